@@ -101,12 +101,14 @@ class Limits(Spec):
     ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less
     than 0.1."""
     min_letter_words: float = Field(default=0.8, ge=0, le=1)
-    """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher)."""
+    """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher), unless 0.15 of
+    the words end in a particle or verb ending, as in mathematical prose."""
     curly_brackets: bool = True
     """Whether curly brackets are allowed; if not, texts with any are ``curly_brackets`` (C4, against code). Allowed by default,
     because Korean news and wiki texts that have any are nearly always prose that quotes."""
     max_symbols_per_word: float = Field(default=0.1, ge=0)
-    """Hashtags, or ellipses, per word; more of either is ``symbols`` (Gopher). Chat and reviews have far more."""
+    """Hashtags, or ellipses, per word; more of either, and at least 4, are ``symbols`` (Gopher). Chat and reviews have far
+    more."""
     max_bullet_lines: float = Field(default=0.9, ge=0, le=1)
     """Share of lines that begin with a bullet, in texts of 5 lines and more; more is ``bullet_lines`` (Gopher)."""
     max_ellipsis_lines: float = Field(default=0.3, ge=0, le=1)

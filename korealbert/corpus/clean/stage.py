@@ -293,7 +293,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=26,
+    version=27,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -44,7 +44,7 @@ _TEXT_SCHEMA = pa.schema([("role", pa.string()), ("draw", pa.uint64()), ("text",
 
 _LAST_DRAWS = "last-draws.json"
 """The largest draw of each role in training: a document of its sources with a larger one was not chosen."""
-_LABELS = {"1": "good", "0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
+_LABELS = {"1": "good", "0": "bad", "1.0": "good", "0.0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
 PERPLEXITY_EDGES = (10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640)
 """Lower edges of the bins of the histogram of perplexities after the first bin."""
 
@@ -368,7 +368,7 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
 
 STAGE = Stage(
     "quality",
-    version=4,
+    version=5,
     spec=QualitySpec,
     run=run,
     table="quality",
