@@ -5,8 +5,8 @@ texts have about 300 or about 60 characters. They are Korean (encyclopedia, revi
 Chinese, English, German and French (Wikipedia), Korean in Latin letters (Revised Romanisation), and messages from the system's
 catalogs. Accuracy is the share of texts whose first language is right. ``scripts`` knows ko, ja and zh; for other languages it
 is right to say that it is another. For romanised Korean, accuracy is the share that is not taken for Korean. Then the mean
-error of the share of Korean letters in texts of Korean and English paragraphs, and documents of 1,500 characters per second on
-one core. Packages that are not installed are left out.
+error of the share of Korean in texts of Korean and English paragraphs, the documents of each genre that ``keep = ["ko"]``
+drops, and documents of 1,500 characters per second on one core. Packages that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from statistics import fmean
 from typing import Any
 
 from bench.common import documents, options
+from bench.filters import GENRES, prose
 from korealbert.corpus.clean.filters import hangul_share
-from korealbert.corpus.clean.language import language_shares
+from korealbert.corpus.clean.language import Language, language_shares, wrong_language
 from korealbert.corpus.readers.spec import ExtractSpec
 
 LANGUAGES = ("ja", "zh", "en", "de", "fr")
@@ -160,12 +161,12 @@ def sampled(whole: dict[str, list[str]], most: int) -> dict[tuple[str, int], lis
 
 
 def error_of_shares(samples: dict[tuple[str, int], list[str]]) -> float:
-    """Return the mean error of the share of Korean in texts of Korean and English paragraphs in random order."""
+    """Return the mean error of the share of Korean, in bytes, in texts of Korean and English paragraphs in random order."""
     chance, errors = random.Random(2), []  # noqa: S311
     pools = [samples["ko, encyclopedia", 60], samples["en", 60]]
     for _ in range(300):
         parts = [(side, chance.choice(pools[side])) for side in chance.choices((0, 1), k=8)]
-        letters = [sum(sum(map(str.isalpha, text)) for at, text in parts if at == side) for side in (0, 1)]
+        letters = [sum(len("".join(filter(str.isalpha, text)).encode()) for at, text in parts if at == side) for side in (0, 1)]
         share = language_shares("\n".join(text for _, text in parts)).get("ko", 0.0)
         errors.append(abs(share - letters[0] / sum(letters)))
     return fmean(errors)
@@ -188,6 +189,9 @@ def main() -> None:
             right = [sum((one in wanted) != (name == "ko, romanised") for one in row) / len(texts) for row in guesses]
             print(f"{name:18}{length:5}{len(texts):6}" + "".join(f"{share:15.1%}" for share in right), flush=True)
     print(f"mean error of the share of Korean in mixed texts: {error_of_shares(samples):.4f}")
+    for genre in GENRES:
+        judged = [wrong_language(language_shares(text), Language()) for text in islice(prose(arguments.data, genre), 4000)]
+        print(f"dropped of {genre:13}{sum(map(bool, judged)):5} of {len(judged):5}", flush=True)
     for what in ("ko, encyclopedia", "en"):
         long = list(islice(pieces(whole[what], 1500), 200))
         speeds = []

@@ -28,6 +28,7 @@ from korealbert.documents.shards import (
     TableWriter,
     read_documents,
     read_rows,
+    refuse_nothing_kept,
     sum_stats,
 )
 from korealbert.philox import hash64
@@ -257,14 +258,21 @@ class BalanceStats(DocumentStats):
 
 
 def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BalanceStats:
-    """Balance ``documents``. Drop reason: ``balanced_out`` (rule: the category)."""
+    """Balance ``documents``. Drop reason: ``balanced_out`` (rule: the category).
+
+    Raises ValueError if no document is left.
+    """
     (out_dir / ".work").mkdir(exist_ok=True)
     shards = inputs["documents"].files("documents-*.arrow")
     if spec.mode != "none":
         map_shards(partial(_measure_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="measure")
         map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide")
     parts = map_shards(partial(_write_shard, spec), shards, out_dir=out_dir, runtime=runtime, step="write")
-    return BalanceStats.of(sum_stats([{**NO_DOCUMENTS, "categories": {}, "sources": {}}, *parts]))
+    stats = sum_stats([{**NO_DOCUMENTS, "categories": {}, "sources": {}}, *parts])
+    refuse_nothing_kept(
+        "balance", {"all sources": stats}, 'Raise alpha in [balance], or set mode = "none", which keeps everything'
+    )
+    return BalanceStats.of(stats)
 
 
 STAGE = Stage(

@@ -145,6 +145,22 @@ NO_DOCUMENTS: Mapping[str, Any] = {
 }
 """Statistics of a shard or stage without documents."""
 
+def refuse_nothing_kept(stage: str, kept: Mapping[str, Mapping[str, Any]], remedy: str) -> None:
+    """Raise ValueError with drops and remedy if documents came into parts of a corpus and none is left in any.
+
+    ``kept`` has the statistics of each part by name.
+    """
+    lost = [_loss(name, stats) for name, stats in sorted(kept.items()) if stats["documents_in"]]
+    if lost and not any(stats["documents_out"] for stats in kept.values()):
+        raise ValueError(f"{stage}: no document is left: {', '.join(lost)}. {remedy}")
+
+
+def _loss(name: str, stats: Mapping[str, Any]) -> str:
+    drops = ", ".join(f"{number:,} {reason}" for reason, number in stats["dropped"].items())
+    quarantined = f"{stats['quarantined']:,} quarantined" if stats.get("quarantined") else ""
+    return f"{name} (0 of {stats['documents_in']:,} documents kept: {', '.join(filter(None, (drops, quarantined)))})"
+
+
 document_row = attrgetter(*(f.name for f in fields(Document)))
 """Returns a document as a row of ``DOCUMENT_SCHEMA``; ``dataclasses.astuple`` copies deeply and takes 15 times as long."""
 _quarantine_row = attrgetter(*(f.name for f in fields(Quarantined)))

@@ -125,6 +125,13 @@ def test_categories_without_a_target_pass_in_buckets_of_their_own(tmp_path: Path
         assert stats["categories"][name]["after_documents"] == UNEQUAL[name] // 100
 
 
+def test_shares_that_leave_nothing_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"balance: no document is left: .*0 of 60 documents kept: 60 balanced_out.*[Rr]aise alpha"
+    ):
+        balanced(tmp_path / "a", corpus({"정치": 4_000, "사회": 2_000}), alpha=0.001)
+
+
 def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
     survivors = [balanced(tmp_path / str(alpha), corpus(UNEQUAL), alpha=alpha)[1] for alpha in (0.3, 1.0, 100)]
     assert all(small <= large for small, large in pairwise(survivors))

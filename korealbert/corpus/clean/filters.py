@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.clean.language import without_addresses
-from korealbert.corpus.clean.limits import Limits
+from korealbert.corpus.clean.limits import MIN_HANGUL_SHARE, Limits
 from korealbert.corpus.clean.repetition import (
     MIN_IN_A_ROW,
     characters_in_a_row,
@@ -27,11 +27,18 @@ from korealbert.documents.schema import Drop
 
 ELLIPSIS = re.compile(r"(?:…|\.\.\.)[….]*")
 HASHTAG = re.compile(r"#(?=[^\W\d])")
+_LEADER = re.compile(r"\s(?:…|\.\.\.)[….]*\s?\d")
+"""The dots between a title and its page in a table of contents."""
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
 _MIN_WORDS = 50
 """Shares of words and n-grams of words are not judged in texts of fewer words, which Gopher drops."""
+_PROSE = 0.15
+"""Share of words that end like a particle or verb that makes a text with many numbers prose. Mathematical articles have 0.16 to
+0.48, lists of names and numbers 0 to 0.12."""
+_MIN_SYMBOLS = 4
+"""Fewer hashtags or ellipses are no spam, however short the text."""
 _MIN_LINES = 5
 """Shares of lines are not judged in texts of fewer lines: a petition is often one line."""
 
@@ -107,15 +114,13 @@ def length(parts: Parts, limits: Limits) -> Drop | None:
 
 def not_korean(parts: Parts, limits: Limits) -> Drop | None:
     """Drop texts with too small a share of Hangul among their letters, and texts without letters."""
-    codes = parts.codes
+    codes, limit = parts.codes, MIN_HANGUL_SHARE if limits.min_hangul_share is None else limits.min_hangul_share
     # Quick check: if the share among all characters is enough, so is the share among letters. Subtraction wraps around.
     syllables = int(np.count_nonzero(codes - np.uint16(0xAC00) < np.uint16(0xD7A4 - 0xAC00)))
-    if syllables and syllables / len(codes) >= limits.min_hangul_share:
+    if syllables and syllables / len(codes) >= limit:
         return None
     share = hangul_share(without_addresses(parts.text))
-    if share < limits.min_hangul_share:
-        return Drop("not_korean", f"Hangul {share:.3f} of letters < {limits.min_hangul_share}")
-    return None
+    return Drop("not_korean", f"Hangul {share:.3f} of letters < {limit}") if share < limit else None
 
 
 def hangul_share(text: str) -> float:
@@ -160,17 +165,19 @@ def curly_brackets(parts: Parts, limits: Limits) -> Drop | None:
 
 
 def no_sentences(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop lists of names and keywords: Hangul with few particles and verbs."""
+    """Drop lists of names and keywords: words of Hangul with few particles and verbs."""
     words, limit = parts.word_count, limits.min_function_word_share
     if words < _MIN_WORDS:
         return None
     enough = int(limit * words) + 2
     found = sum(1 for _ in islice(_FUNCTION_WORD.finditer(parts.text), enough))
-    return Drop("no_sentences", f"{found / words:.3f} of words < {limit}") if found / words < limit else None
+    if found / words >= limit or (words := sum(map(bool, map(_HANGUL.search, parts.words)))) < _MIN_WORDS:
+        return None
+    return Drop("no_sentences", f"{found / words:.3f} of words with Hangul < {limit}") if found / words < limit else None
 
 
 def number_words(parts: Parts, limits: Limits) -> Drop | None:
-    """Drop tables of numbers: too few words have a letter."""
+    """Drop tables of numbers: too few words have a letter, and few end as in Korean prose (mathematics has figures, too)."""
     words, limit = parts.word_count, limits.min_letter_words
     if words < _MIN_WORDS:
         return None
@@ -178,7 +185,9 @@ def number_words(parts: Parts, limits: Limits) -> Drop | None:
     if np.count_nonzero(_letters()[0][parts.codes[parts.spans[0]]]) / words >= limit:
         return None
     share = sum(any(map(str.isalpha, word)) for word in parts.words) / words
-    return Drop("number_words", f"{share:.3f} of words < {limit}") if share < limit else None
+    if share >= limit or len(_FUNCTION_WORD.findall(parts.text)) >= _PROSE * words:
+        return None
+    return Drop("number_words", f"{share:.3f} of words < {limit}")
 
 
 def symbols(parts: Parts, limits: Limits) -> Drop | None:
@@ -188,7 +197,9 @@ def symbols(parts: Parts, limits: Limits) -> Drop | None:
     most = max(hashtags, text.count("…") + text.count("..."))
     words = max(1, parts.word_count)
     if most / words > limits.max_symbols_per_word:
-        most = max(hashtags, len(ELLIPSIS.findall(text)))  # a row of dots is one
+        most = max(hashtags, len(ELLIPSIS.findall(text)) - len(_LEADER.findall(text)))  # a row of dots is one
+    if most < _MIN_SYMBOLS:
+        return None
     if most / words > limits.max_symbols_per_word:  # a few people write without blanks between words
         words = max(words, round(len(_HANGUL.findall(text)) / _SYLLABLES_PER_WORD))
     return _above("symbols", most / words, limits.max_symbols_per_word)

@@ -1,19 +1,23 @@
-"""The languages of a text, by shares of its letters.
+"""The languages of a text, by shares of its letters, of which those of Hangul, kana and Han weigh more.
 
 Korean, Japanese and Chinese are recognised by their script, line by line: only they have Hangul or kana, and Hanja among
-Hangul, or with Korean particles and endings, are Korean. Lines in other scripts are ``other``, or identified by py3langid
-(BSD license; 142 languages) if the recipe names one of their languages. Accuracy: ``bench/language.py``, docs/results.md.
+Hangul, or foreign words with Korean particles and endings, are Korean. Lines in other scripts are code, or ``other``, or
+identified by py3langid (BSD license; 142 languages) if the recipe names one of their languages. Accuracy:
+``bench/language.py``, docs/results.md.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from operator import and_
+from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import Field, field_validator
 
 from korealbert.artifact import Names, Spec
@@ -30,11 +34,11 @@ _ADDRESS = re.compile(
     re.IGNORECASE,
 )
 """Matches URLs, hosts with a path, and e-mail addresses, up to the particle that may follow."""
-_ENDING = re.compile(f"(?<={_HAN.pattern})[가-힣]++(?!{_HAN.pattern})")
-_VERB = re.compile("[하되한할된될함됨]")
+_ENDING = re.compile(f"(?:(?<={_HAN.pattern})|(?<=[A-Za-z])|(?<=[A-Za-z] ))[가-힣]++(?!{_HAN.pattern})")
+_VERB = re.compile("[하되한할해했된될돼됐함됨]")
 _MIN_ENDING_SHARE = 0.6
-"""A line with any number of Hanja is Korean if this share of its Hangul are particles and endings after Hanja
-(大韓民國은 民主共和國이다). In Chinese that quotes Korean, most Hangul are words."""
+"""A line with any number of Hanja or Latin words is Korean if this share of its Hangul are particles and endings after them
+(大韓民國은 民主共和國이다; PR 을 review 했다). In Chinese and English that quote Korean, most Hangul are words."""
 _SCRIPTS = ("ko", "ja", "zh", "other")
 _IDENTIFIED = (
     "af am an ar as az ba be bg bn br bs ca cs cy da de dz el en eo es et eu fa fi fo fr fy ga gd gl gu ha he hi hr ht"
@@ -42,9 +46,23 @@ _IDENTIFIED = (
     " pl ps pt qu ro ru rw sa se si sk sl sn so sq sr st sv sw ta te tg th tk tl tr tt ug uk ur uz vi vo wa xh yo zh zu"
 )
 """Codes of two letters that py3langid 0.4.0 knows."""
-_MIN_SCRIPT_SHARE = 0.3
-"""Share of a line's letters in a script that makes the line Korean, Japanese or Chinese: "AI API를 쓴다" is Korean, an English
-sentence that quotes one Korean name is not. A word takes about three times as many Latin letters as Hangul or kana."""
+_SYLLABLE_WEIGHT = 3
+"""Weight of a Hangul syllable, kana or Han character; a letter of an alphabet weighs 1. These are the bytes of Korean and
+English in UTF-8. A Korean sentence of KorSTS has 2.2 letters a syllable in English (median of 14,497; 93 % have fewer than 3),
+so Korean with its English translation is Korean to more than a half."""
+_MIN_SCRIPT_SHARE, _MIN_MIXED_SHARE = 0.5, 0.3
+"""Share of a line's weight in a script that makes the line Korean, Japanese or Chinese: "AI API를 쓴다" is Korean, an English
+sentence that quotes a Korean name is not. The second is for lines with Korean particles and endings after foreign words."""
+_MIN_HANGUL_SHARE = 0.3
+"""Share of Hangul among Hangul and Hanja that makes a line Korean."""
+_MIN_LINE, _MIN_KNOWN = 40, 20
+"""Lines in other scripts with fewer letters are identified together, those of one script; if they have fewer than the second
+number together, they do not count. py3langid takes "Hello" for Breton."""
+_FENCE = re.compile("\\s*(```|~~~)([^`~]*)")
+_CODE_MARK = re.compile(r"[{}\[\]<>=;_|\\*+~^@#`]|\((?<=\w\()")
+_MIN_CODE_MARKS = 0.05
+"""Share of these marks among a line's characters, without blanks, that makes it code: 0.1 % of English lines have it, and about
+80 % of lines of C, without comments. Where half of the short lines of a run have any, all of these are code."""
 
 
 class Language(Spec):
@@ -53,8 +71,9 @@ class Language(Spec):
     keep: Names = Field(default=("ko",), min_length=1)
     """ISO 639-1 codes; ``other`` is every script but those of ko, ja and zh. Any other code (``en``) needs py3langid."""
     min_share: float = Field(default=0.5, gt=0, le=1)
-    """Minimum share of a document's letters in lines of these languages. Other documents, also those without letters, are
-    dropped as ``language``."""
+    """Minimum share of a document's letters in lines of these languages. A syllable of Hangul or kana and a Han character weigh
+    as much as three letters; code and addresses do not count. Other documents, also those without letters, are dropped as
+    ``language``."""
 
     @field_validator("keep")
     @classmethod
@@ -95,35 +114,107 @@ def without_addresses(text: str) -> str:
 
 
 def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
-    """Return the share of the text's letters in lines of each language; empty for a text without letters.
+    """Return the share of each language in a text, by the weights of the letters of its lines; empty without letters.
 
-    A Hangul syllable or Han character counts as one letter; those of addresses do not count. Without ``by_script``, py3langid
-    identifies ``other``.
+    Addresses do not count. Code, and a few words whose language cannot be known, do not count if there is anything else.
+    Without ``by_script``, py3langid identifies ``other``; the shares of ko, ja and zh are the same.
     """
-    letters: Counter[str] = Counter()
-    for line in without_addresses(text).split("\n"):
-        hangul, kana, han = (len(script.findall(line)) for script in (_HANGUL, _KANA, _HAN))
-        total = hangul + kana + han + sum(map(len, _OTHER.findall(line)))
-        if not total:
+    weights, foreign, code = Counter[str](), list[_Line](), 0
+    for fenced, lines in _runs(without_addresses(text), weights):
+        marks = [_code_marks(line.text) for line in lines]
+        short = [line.letters < _MIN_LINE for line in lines]
+        among_code = 2 * sum(map(and_, map(bool, marks), short)) >= sum(short)
+        for line, share, is_short in zip(lines, marks, short, strict=True):
+            if fenced or share >= _MIN_CODE_MARKS or (is_short and among_code):
+                code += line.weight
+            else:
+                foreign.append(line)
+    known, unknown = _groups(foreign)
+    for group in known or ([] if weights else unknown):
+        language = "other" if by_script else str(_identifier().classify("\n".join(line.text for line in group))[0])
+        weights[language] += sum(line.weight for line in group)
+    if not weights and code:
+        weights["other"] = code
+    every = weights.total()
+    return {language: count / every for language, count in sorted(weights.items(), key=lambda item: (-item[1], item[0]))}
+
+
+class _Line(NamedTuple):
+    text: str
+    language: str
+    """ko, ja, zh or other by its script, or an empty string without letters."""
+    letters: int
+    """Number of letters of other scripts."""
+    weight: int
+    """Weight of all letters."""
+
+
+def _runs(text: str, weights: Counter[str]) -> Iterator[tuple[bool, list[_Line]]]:
+    """Add the weights of lines that their script identifies, and yield runs of other lines and whether they are fenced."""
+    lines, fence, run = text.split("\n"), "", list[_Line]()
+    last_fence = {}
+    if "```" in text or "~~~" in text:
+        last_fence = {m[1]: number for number, line in enumerate(lines) if (m := _FENCE.fullmatch(line)) and not m[2].strip()}
+    for number, line in enumerate(map(_by_script, lines)):
+        mark = _FENCE.fullmatch(line.text) if last_fence else None
+        if line.language == "other" and not mark:
+            run.append(line)
             continue
-        korean = hangul >= kana and hangul + han >= _MIN_SCRIPT_SHARE * total
-        if hangul and korean and (hangul >= _MIN_SCRIPT_SHARE * (hangul + han) or _is_mixed(line, hangul)):
-            language = "ko"
-        elif kana and kana + han >= _MIN_SCRIPT_SHARE * total and kana >= 0.05 * (kana + han):
-            language = "ja"
-        elif han and han >= _MIN_SCRIPT_SHARE * total:
-            language = "zh"
-        else:
-            language = "other" if by_script else str(_identifier().classify(line)[0])
-        letters[language] += total
-    every = letters.total()
-    return {language: count / every for language, count in sorted(letters.items(), key=lambda item: (-item[1], item[0]))}
+        if line.language not in ("", "other"):
+            weights[line.language] += line.weight
+        if run and (line.weight or mark):  # blank lines and lines of brackets are within code
+            yield bool(fence), run
+            run = []
+        if mark and fence:
+            fence = "" if mark[1] == fence and not mark[2].strip() else fence
+        elif mark and number < last_fence.get(mark[1], -1):
+            fence = mark[1]
+    if run:
+        yield bool(fence), run
+
+
+def _by_script(line: str) -> _Line:
+    hangul, kana, han = (len(script.findall(line)) for script in (_HANGUL, _KANA, _HAN))
+    letters = sum(map(len, _OTHER.findall(line)))
+    weight = _SYLLABLE_WEIGHT * (hangul + kana + han) + letters
+    korean = _SYLLABLE_WEIGHT * (hangul + han) / weight if hangul >= kana and hangul else 0.0
+    language = "other" if weight else ""
+    mostly = korean >= _MIN_SCRIPT_SHARE and hangul >= _MIN_HANGUL_SHARE * (hangul + han)
+    if mostly or (korean >= _MIN_MIXED_SHARE and _is_mixed(line, hangul)):
+        language = "ko"
+    elif kana and _SYLLABLE_WEIGHT * (kana + han) >= _MIN_SCRIPT_SHARE * weight and kana >= 0.05 * (kana + han):
+        language = "ja"
+    elif han and _SYLLABLE_WEIGHT * han >= _MIN_SCRIPT_SHARE * weight:
+        language = "zh"
+    return _Line(line, language, letters, weight)
 
 
 def _is_mixed(line: str, hangul: int) -> bool:
-    """Return whether enough of a line's Hangul are particles and endings after Hanja."""
+    """Return whether enough of a line's Hangul are particles and endings after Hanja and Latin letters."""
     endings = (ending for ending in _ENDING.findall(line) if _VERB.match(ending) or is_particle(ending))
     return sum(map(len, endings)) >= _MIN_ENDING_SHARE * hangul
+
+
+def _code_marks(line: str) -> float:
+    """Return the share of code's marks among a line's characters without blanks; 0 if it has other letters than ASCII."""
+    marks = len(_CODE_MARK.findall(line))
+    return marks / len("".join(line.split())) if marks and "".join(_OTHER.findall(line)).isascii() else 0.0
+
+
+def _groups(lines: Iterable[_Line]) -> tuple[list[list[_Line]], list[list[_Line]]]:
+    """Return long lines by themselves and short ones by script, those of known and those of unknown language."""
+    known, short = list[list[_Line]](), dict[str, list[_Line]]()
+    for line in lines:
+        if line.letters >= _MIN_LINE:
+            known.append([line])
+        else:
+            found = _OTHER.search(line.text)
+            script = unicodedata.name(found[0][0], "").partition(" ")[0] if found else ""
+            short.setdefault(script, []).append(line)
+    unknown = list[list[_Line]]()
+    for group in short.values():
+        (known if sum(line.letters for line in group) >= _MIN_KNOWN else unknown).append(group)
+    return known, unknown
 
 
 def is_other_than_korean(shares: Mapping[str, float], spec: Language) -> bool:
@@ -145,4 +236,7 @@ def wrong_language(shares: Mapping[str, float], spec: Language) -> Drop | None:
 def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415 (an extra)
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier.set_languages(set(identifier.nb_classes) - {"ko", "ja", "zh"})  # which scripts identify
+    identifier.nb_ptc = np.ascontiguousarray(identifier.nb_ptc)  # Rows are read: a third faster.
+    return identifier

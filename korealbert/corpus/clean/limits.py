@@ -20,6 +20,9 @@ from pydantic_core import CoreSchema
 
 from korealbert.artifact import Spec
 
+MIN_HANGUL_SHARE = 0.3
+"""The limit of texts whose language is not identified."""
+
 NOT_KOREAN: dict[str, Any] = {"min_hangul_share": 0.0, "min_function_word_share": 0.0}
 """Limits of documents in other languages, where those of Korean do not apply."""
 
@@ -89,19 +92,23 @@ class Limits(Spec):
     """Shorter texts are ``too_short``."""
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
-    min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Share of Hangul among letters, without those of URLs; less is ``not_korean`` (specification of this project, section 4:
-    0.3). Korean with most nouns in Hanja has less (大韓民國은 民主共和國이다: 0.27)."""
+    min_hangul_share: float | None = Field(default=None, ge=0, le=1)
+    """Share of Hangul among letters, without those of URLs; less is ``not_korean``. None: 0.3 (specification of this project,
+    section 4), or 0 with ``language``, which judges line by line. Korean with most nouns in Hanja (大韓民國은 民主共和國이다)
+    or English (PR 을 review 했다) has less than 0.3."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
-    """Share of words that end in a Korean particle or verb ending, in texts of 50 words and more; less is ``no_sentences``.
-    Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less than 0.1."""
+    """Share of words with Hangul that end in a particle or verb ending, in texts of 50 such words and more; less is
+    ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less
+    than 0.1."""
     min_letter_words: float = Field(default=0.8, ge=0, le=1)
-    """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher)."""
+    """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher), unless 0.15 of
+    the words end in a particle or verb ending, as in mathematical prose."""
     curly_brackets: bool = True
     """Whether curly brackets are allowed; if not, texts with any are ``curly_brackets`` (C4, against code). Allowed by default,
     because Korean news and wiki texts that have any are nearly always prose that quotes."""
     max_symbols_per_word: float = Field(default=0.1, ge=0)
-    """Hashtags, or ellipses, per word; more of either is ``symbols`` (Gopher). Chat and reviews have far more."""
+    """Hashtags, or ellipses, per word; more of either, and at least 4, are ``symbols`` (Gopher). Chat and reviews have far
+    more."""
     max_bullet_lines: float = Field(default=0.9, ge=0, le=1)
     """Share of lines that begin with a bullet, in texts of 5 lines and more; more is ``bullet_lines`` (Gopher)."""
     max_ellipsis_lines: float = Field(default=0.3, ge=0, le=1)

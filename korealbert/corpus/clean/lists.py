@@ -62,7 +62,7 @@ class UrlList:
                 elif "." not in host or re.search(r"[\s@*?]", host):
                     raise ValueError(f"{path}, line {number}: {entry!r} is no host, host with a path, or word; correct it")
                 elif rest.strip("/"):
-                    self._paths.setdefault(_host(host), []).append((unquote(rest).strip("/"), path.name))
+                    self._paths.setdefault(_host(host), []).append((_folded(unquote(rest)).strip("/"), path.name))
                 else:
                     self._hosts.setdefault(_host(host), path.name)
 

@@ -51,6 +51,7 @@ _LONG_LINE = 40
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
 _BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>]) *")
 _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
+_ENDS = re.compile(r"[다요까죠][.?!](?!\w)")
 _FULL_SENTENCE = re.compile(r"[다요까죠][.?!][\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28}[다요까죠]\.(?!\w)")
 """The end of a sentence of 30 characters or more; ``{28,}`` would take quadratic time in a text without full stops."""
@@ -85,6 +86,8 @@ class Rule(Spec):
     """Skip a whole line if the next one above or below that the rule does not take, too, matches this pattern."""
     list_of: str = ""
     """Skip a whole line of this form if one next to it has it, too, but does not end alike: both are entries of a list."""
+    max_sentences: int | None = Field(default=None, ge=1)
+    """Matches with more ends of sentences are content: a line that ends in a caption, with the body before it. None: any."""
     sentences: bool = False
     """Whether the rule may delete a sentence of 30 characters or more; only for rules with unmistakable words."""
     no_sentence: bool = False
@@ -414,6 +417,8 @@ def _is_active(rule: Rule, view: str, outlet: str) -> bool:
 
 
 def _within_limits(rule: Rule, matched: str) -> bool:
+    if rule.max_sentences and len(_ENDS.findall(matched)) > rule.max_sentences:
+        return False
     return len(matched) <= rule.max_characters and matched.strip().count(" ") <= rule.max_spaces
 
 

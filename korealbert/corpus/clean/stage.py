@@ -7,7 +7,7 @@ the main language of each document, if the spec asks for languages.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ _REMOVALS_SCHEMA = pa.schema(
 
 _LANGUAGES_SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("share", pa.float64())])
 """Rows of ``languages-*.arrow``: the language of most of a document's letters and its share, or empty and 0 without letters.
-Documents that an earlier filter dropped have no row."""
+Documents that the rules of addresses, titles and news dropped have no row."""
 
 
 class CleanSpec(Spec):
@@ -130,7 +130,7 @@ class Rules:
 
 
 def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> CleanedDocument:
-    """Normalise, drop by address and title, remove meta text, filter, mask, map the category, and split sentences."""
+    """Normalise, drop by address and title, remove meta text, filter by language and limits, mask, and split sentences."""
     normalised = normalise(document.text, entities=spec.decode_entities)
     text = normalised.text
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
@@ -150,16 +150,14 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
             drop = Drop("removed_share", f"{removed / len(text):.3f} > {spec.max_removed_share}")
         elif len(cleaned.removals) == MAX_REMOVALS:
             drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
-    limits, shares = spec.limits, dict[str, float]()
-    if drop is None and spec.language and set(spec.language.keep) != {"ko"}:
-        shares = language_shares(cleaned.text, by_script=spec.language.by_script)
-        limits = limits.model_copy(update=NOT_KOREAN) if is_other_than_korean(shares, spec.language) else limits
-    drop = drop or judge(cleaned.text, limits)
+    limits = spec.limits
     if drop is None and spec.language:
-        shares = shares or language_shares(cleaned.text, by_script=spec.language.by_script)
+        shares = language_shares(cleaned.text, by_script=spec.language.by_script)
         language = next(iter(shares.items()), ("", 0.0))
         counts["languages"] = {language[0]: 1}
         drop = wrong_language(shares, spec.language)
+        limits = _limits_of(shares, spec.language, limits)
+    drop = drop or judge(cleaned.text, limits)
     if drop is None and rules.words:
         drop = rules.words.judge(f"{title}\n{cleaned.text}", spec.max_listed_word_share)
     if drop is not None:
@@ -173,6 +171,13 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
         counts["unmapped_sections"] = {category: 1}
     outcome = replace(document, text=split, title=masked_title.text, category=category)
     return CleanedDocument(outcome, None, cleaned, counts, language)
+
+
+def _limits_of(shares: Mapping[str, float], language: Language, limits: Limits) -> Limits:
+    """Return the limits of a document whose languages are known."""
+    if is_other_than_korean(shares, language):
+        return limits.model_copy(update=NOT_KOREAN)
+    return limits.model_copy(update={"min_hangul_share": 0.0}) if limits.min_hangul_share is None else limits
 
 
 def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
@@ -253,7 +258,7 @@ class CleanStats(DocumentStats):
 def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CleanStats:
     """Clean ``documents`` shard by shard.
 
-    Drop reasons: ``listed_url``, ``title_rule``, ``removed_share``, ``removed_spans``, those of ``filters``, ``language``,
+    Drop reasons: ``listed_url``, ``title_rule``, ``removed_share``, ``removed_spans``, ``language``, those of ``filters``,
     ``listed_word``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
@@ -288,7 +293,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=26,
+    version=27,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

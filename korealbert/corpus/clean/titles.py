@@ -8,6 +8,7 @@ sections keep their names and are categories of their own.
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import Literal
 
@@ -102,9 +103,10 @@ class CategoryMap:
 
     def category(self, section: str) -> str | None:
         """Return the category of a section, or None if neither its name nor any of its parts is known."""
+        section = unicodedata.normalize("NFKC", section)
         names = (section, *filter(None, reversed(_PARTS.split(section))))
         return next((category for name in names if (category := self._category.get(_key(name))) is not None), None)
 
 
 def _key(section: str) -> str:
-    return _NOISE.sub("", section).lower()
+    return _NOISE.sub("", unicodedata.normalize("NFKC", section)).casefold()

@@ -53,7 +53,15 @@ from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ran
 from korealbert.corpus.dedup.signatures import Candidates, Signatures, SignatureWriter, shingles, squeeze, write_candidates
 from korealbert.corpus.dedup.subjects import compared
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, TableWriter, read_documents, sum_stats
+from korealbert.documents.shards import (
+    NO_DOCUMENTS,
+    DocumentShard,
+    DocumentStats,
+    TableWriter,
+    read_documents,
+    refuse_nothing_kept,
+    sum_stats,
+)
 
 _REPEATS_SCHEMA = pa.schema([("id", pa.string()), ("kind", pa.string()), ("start", pa.int64()), ("text", pa.string())])
 """Rows of ``repeats-*.arrow``; inserted at ``start`` one after the other, they restore the decontaminated text."""
@@ -361,7 +369,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself be dropped for another reason),
     ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
     part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
-    Raises ValueError naming the sources and their drops if no source has a document.
+    Raises ValueError naming the drops if no document is left, or the sources if they have none.
     """
     spec = spec.model_copy(update={"decontaminate": tuple(downloaded(spec.decontaminate, inputs))})
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
@@ -386,23 +394,20 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write")
     nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
     nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
-    return DedupStats.of(sum_stats([nothing, *found, *parts]))
+    stats = sum_stats([nothing, *found, *parts])
+    refuse_nothing_kept("dedup", {"all sources": stats}, "Change decontaminate and repeats in [dedup]")
+    return DedupStats.of(stats)
 
 
 def _refuse_empty_sources(inputs: Inputs) -> None:
     """Raise ValueError naming the sources that had documents before cleaning, with their drops."""
-    empty = []
+    empty = {}
     for source, artifact in sorted(inputs.items()):
         with suppress(FileNotFoundError):  # without a manifest it is unknown what was cleaned
-            if count := artifact.stats.get("documents_in", 0):
-                drops = ", ".join(f"{number:,} {reason}" for reason, number in artifact.stats["dropped"].items())
-                empty.append(f"{source} (0 of {count:,} documents kept: {drops})")
-    if empty:
-        first = empty[0].split(" ")[0]
-        raise ValueError(
-            f"dedup: no source has a document left: {', '.join(empty)}. `korealbert inspect clean/{first} --dropped all` shows"
-            f" them; change [clean.{first}.limits], or in [extract.{first}] what a document is"
-        )
+            empty[source] = artifact.stats
+    if first := next((source for source, stats in empty.items() if stats["documents_in"]), None):
+        remedy = f"`korealbert inspect clean/{first} --dropped all` shows them; change [clean.{first}.limits], or in"
+        refuse_nothing_kept("dedup", empty, f"{remedy} [extract.{first}] what a document is")
 
 
 STAGE = Stage(

@@ -40,6 +40,8 @@ _PRIOR = 2.0
 """Weight of the lower order, as a number of characters."""
 _ALPHABET = 1 << 14
 """The model of order 0 gives this many characters the same probability."""
+_MAX_PERPLEXITY = 1e6
+"""Perplexity of an empty text, and the highest of any."""
 
 
 def codes(text: str, max_characters: int) -> _Codes:
@@ -48,6 +50,11 @@ def codes(text: str, max_characters: int) -> _Codes:
     found = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     found[(found >= 48) & (found <= 57)] = 48
     return found
+
+
+def _is_empty(letters: _Codes) -> bool:
+    """Return whether a text has nothing but blanks, of which ``codes`` leaves those around it."""
+    return len(letters) <= 2
 
 
 def _hashes(letters: _Codes, order: int, size: int) -> npt.NDArray[np.int64]:
@@ -70,7 +77,9 @@ class Classifier:
     """The weights [features], then the bias; all are multiples of ``_WEIGHT_STEP``."""
 
     def score(self, letters: _Codes) -> float:
-        """Return the probability that a text is good."""
+        """Return the probability that a text is good; 0 if it is empty."""
+        if _is_empty(letters):
+            return 0.0
         features = _features(letters)
         total = float(self.values[features].sum(dtype=np.float64))  # exact, because weights are multiples of a step
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, total / len(features) + float(self.values[-1])))))
@@ -161,10 +170,12 @@ class LanguageModel:
         return float(self.tables[0].sum(dtype=np.int64))
 
     def perplexity(self, letters: _Codes, *, seen: bool = False) -> float:
-        """Return the perplexity per character; 20 to 60 for prose like the reference.
+        """Return the perplexity per character; 20 to 60 for prose like the reference, the highest for an empty text.
 
         ``seen``: the model was trained on this text, whose n-grams are subtracted, because it would know the text by heart.
         """
+        if _is_empty(letters):
+            return _MAX_PERPLEXITY
         likely = np.full(len(letters) - 1, 1 / _ALPHABET)
         before = np.full(len(letters) - 1, self._characters - seen * len(letters))
         for order, table in enumerate(self.tables, 1):
@@ -177,7 +188,7 @@ class LanguageModel:
             missing = len(likely) - len(counts)  # the first characters have no context of this length
             likely[missing:] = (counts + _PRIOR * likely[missing:]) / (before[-len(counts) :] + _PRIOR) if len(counts) else 1.0
             before = found[:-1]
-        return float(f"{math.exp(-np.log(np.minimum(likely, 1.0)).mean()):.4g}")
+        return min(_MAX_PERPLEXITY, float(f"{math.exp(-np.log(np.minimum(likely, 1.0)).mean()):.4g}"))
 
 
 def train_language_model(texts: Iterable[_Codes]) -> LanguageModel:

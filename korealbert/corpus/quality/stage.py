@@ -31,6 +31,7 @@ from korealbert.documents.shards import (
     TableWriter,
     read_documents,
     read_rows,
+    refuse_nothing_kept,
     sum_stats,
 )
 from korealbert.philox import hash64
@@ -43,7 +44,7 @@ _TEXT_SCHEMA = pa.schema([("role", pa.string()), ("draw", pa.uint64()), ("text",
 
 _LAST_DRAWS = "last-draws.json"
 """The largest draw of each role in training: a document of its sources with a larger one was not chosen."""
-_LABELS = {"1": "good", "0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
+_LABELS = {"1": "good", "0": "bad", "1.0": "good", "0.0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
 PERPLEXITY_EDGES = (10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640)
 """Lower edges of the bins of the histogram of perplexities after the first bin."""
 
@@ -329,7 +330,10 @@ class QualityStats(DocumentStats):
 
 
 def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> QualityStats:
-    """Score ``documents``, drop and repeat. Drop reasons: ``low_quality``, ``high_perplexity``."""
+    """Score ``documents``, drop and repeat. Drop reasons: ``low_quality``, ``high_perplexity``.
+
+    Raises ValueError naming the drops if no document is left.
+    """
     shards = inputs["documents"].files("documents-*.arrow")
     (out_dir / ".work").mkdir(exist_ok=True)
     trained: Stats = {}
@@ -338,7 +342,9 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
         [trained] = map_shards(_train, [spec], out_dir=out_dir, runtime=runtime, step="train")
     jobs = list(zip(shards, _times(spec, inputs["documents"], shards), strict=True))
     parts = map_shards(partial(_score_shard, spec), jobs, out_dir=out_dir, runtime=runtime, step="score")
-    return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}, "sources": {}}, trained, *parts]))
+    stats = sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}, "sources": {}}, trained, *parts])
+    refuse_nothing_kept("quality", {"all sources": stats}, "Change min_quality, pareto and max_perplexity in [quality]")
+    return QualityStats.of(stats)
 
 
 def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[str, int]]:
@@ -362,7 +368,7 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
 
 STAGE = Stage(
     "quality",
-    version=4,
+    version=5,
     spec=QualitySpec,
     run=run,
     table="quality",

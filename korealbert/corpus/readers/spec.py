@@ -228,7 +228,8 @@ class ExtractSpec(Spec):
     """Largest share of quarantined records, and of files of which nothing can be read (empty ones aside); above it the stage
     fails and names the first five. A file of which the rest is not read, as it was cut or is damaged, counts as half."""
     bad_share_applies_from: int = Field(default=20, ge=1)
-    """With fewer records no share is too large, except that a source without any readable record always fails."""
+    """With fewer records no share is too large, except that a source without any readable record fails unless ``max_bad_share``
+    is 1."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard, the unit of parallel work and of resuming."""
 

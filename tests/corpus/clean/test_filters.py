@@ -336,3 +336,33 @@ def test_words_are_those_between_white_space(text: str) -> None:
     parts = Parts(text)
     assert parts.word_count == len(text.split())
     assert parts.lengths.tolist() == [len(word) for word in text.split()]
+
+
+_MATHEMATICS = "\n".join(
+    f"{n} + {n + 1} = {2 * n + 1} 이므로 {n} 을 {n + 1} 에 더한 값은 {2 * n + 1} 이고, 이것은 2 x {n} + 1 과 같다."
+    for n in range(12)
+)
+
+
+def test_mathematical_prose_is_no_table_of_numbers() -> None:
+    words = _MATHEMATICS.split()
+    assert sum(any(map(str.isalpha, word)) for word in words) / len(words) < 0.7
+    off = {"max_top_ngrams": (1, 1, 1), "max_duplicate_ngrams": (1,) * 6}
+    assert reason(_MATHEMATICS, **off) is None
+    rows = "\n".join(" ".join(str(n * k) for k in range(2, 12)) for n in range(3, 40))
+    assert reason(f"다음은 곱셈표이다.\n{rows}") == "number_words"
+
+
+@pytest.mark.parametrize("text", ["#{} 것을 #{} 것이 #{} 것과", "{}…  {}… {}…"])
+def test_three_symbols_are_no_spam_in_a_short_text(text: str) -> None:
+    words = "도서관이 방앗간에서", "사다리도 우산도 악기까지", "열두 명쯤이"
+    assert reason(text.format(*words) + " 나무가 자란다", min_characters=10) is None
+    assert reason(f"{text.format(*words)} {text.format(*words)}", min_characters=10) == "symbols"
+
+
+def test_the_dots_of_a_table_of_contents_are_no_ellipses() -> None:
+    contents = [("봄", 7), ("여름", 31), ("가을", 58), ("겨울", 91), ("다시 봄", 120), ("끝", 144)]
+    assert reason(" ".join(f"제{n}장 {name} … {page}" for n, (name, page) in enumerate(contents)), min_characters=10) is None
+    assert (
+        reason(" ".join(f"제{n}장 {name}이… {page}" for n, (name, page) in enumerate(contents)), min_characters=10) == "symbols"
+    )

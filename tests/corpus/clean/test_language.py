@@ -43,7 +43,10 @@ HANJA = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民�
         ("韓語的主格助詞有이和가，賓格助詞有을和를，用法因前面的名詞而不同。", "zh"),
         ("ㅋㅋㅋ ㅠㅠ", "ko"),
         ("AI API를 쓰는 GPU 서버", "ko"),
-        ("def open_mill(path):  # 방앗간을 연다\n    return open(path)\n" * 3, "other"),
+        ("오늘 release 에서는 new feature 를 deploy 하고 bug 를 fix 했다. PR 을 review 하고 merge 했다.", "ko"),
+        ("React component 를 render 할 때 props 를 pass 하는 방법", "ko"),
+        ("The subject particles are 이 and 가, the object particles 을 and 를.", "other"),
+        ("def open_mill(path):\n    return open(path)\n" * 3, "other"),
         ("図書館は三年前に閉鎖された製粉所に開館した。", "ja"),
         ("トヨタ自動車株式会社", "ja"),
         ("图书馆三年前在一座废弃的磨坊里开放。", "zh"),
@@ -59,9 +62,75 @@ def test_the_language_of_most_of_a_text(text: str, first: str) -> None:
 
 def test_shares_are_of_letters_in_lines() -> None:
     korean = "가나다라마바사아자차"
-    shares = language_shares(f"{korean}\n{korean}\nabcdefghij\n123 --")
-    assert shares == {"ko": pytest.approx(2 / 3), "other": pytest.approx(1 / 3)}
+    shares = language_shares(f"{korean * 4}\n{korean * 2}\nabcdefghij abcdefghij\nabcdefghij\n123 --")
+    assert shares == {"ko": pytest.approx(6 / 7), "other": pytest.approx(1 / 7)}
     assert language_shares("12345 --\n☎") == {}
+
+
+PYTHON = """import numpy as np
+
+def opened(path):
+    # the mill
+    with open(path) as mill:
+        return np.asarray(mill)
+
+for name in names:
+    print(opened(name))"""
+SHELL = """pip install mill
+mill --lend ladder --days 14 > ladder.txt
+cat ladder.txt | grep -c wood
+export MILL=/opt/mill"""
+C = """#include <stdio.h>
+
+int main(void) {
+    for (int i = 0; i < 10; i++)
+        printf("%d", i);
+    return 0;
+}"""
+KOREAN = "도서관은 삼 년 전에 문을 닫은 방앗간에 들어섰다."
+
+
+@pytest.mark.parametrize("code", [PYTHON, SHELL, C, f"```\n{ENGLISH}\n```", f"~~~ text\n{ENGLISH}\n\n{ENGLISH}\n~~~"])
+def test_code_is_in_no_language(code: str) -> None:
+    assert language_shares(f"{KOREAN}\n{code}\n{KOREAN}") == {"ko": 1.0}
+    assert language_shares(f"{ENGLISH}\n\n{code}") == {"other": 1.0}
+    prose, both = f"{KOREAN}\n{ENGLISH}\n{ENGLISH}\n", language_shares(f"{KOREAN}\n{ENGLISH}\n{ENGLISH}\n{KOREAN}")
+    assert language_shares(f"{prose}{code}\n{KOREAN}") == both, "prose beside code counts"
+
+
+def test_fences_that_do_not_close_hide_nothing() -> None:
+    assert language_shares(f"```\n{KOREAN}\n```") == {"ko": 1.0}
+    for text in (f"```\n{ENGLISH}\n{KOREAN}", f"{ENGLISH}\n```\n{KOREAN}", f"```py\n```py\n{ENGLISH}\n{KOREAN}\n~~~"):
+        assert language_shares(text) == language_shares(f"{ENGLISH}\n{KOREAN}")
+
+
+def test_korean_with_its_translation_is_half_korean() -> None:
+    assert language_shares(f"{KOREAN}\nThe library moved three years ago into a mill that had closed.")["ko"] > 0.5
+
+
+def test_the_share_of_korean_does_not_depend_on_the_languages_that_are_kept() -> None:
+    pytest.importorskip("py3langid")
+    mixed = (
+        f"{KOREAN}\n{ENGLISH}\n서울 release notes are written in English by people in this office every Friday morning\nHello"
+    )
+    by_name = language_shares(mixed, by_script=False)
+    assert by_name["ko"] == language_shares(mixed)["ko"] and set(by_name) == {"ko", "en"}
+
+
+def test_a_word_of_another_script_weighs_within_its_line() -> None:
+    line = "The station 서울역 opened in 1925 and was designed by Tsukamoto Yasushi."
+    assert language_shares(f"{line}\n{'가' * 20}")["other"] == pytest.approx(59 / 119)
+
+
+def test_short_lines_are_identified_together() -> None:
+    pytest.importorskip("py3langid")
+    assert language_shares(f"{KOREAN}\nHello\n{KOREAN}\nBye", by_script=False) == {"ko": 1.0}, "too few to know"
+    words = ["Hello", "Where is it?", "I do not know", "See you tomorrow", "Thank you", "Good morning"]
+    glossary = "\n".join(f"{KOREAN}\n{word}" for word in words)
+    assert set(language_shares(glossary, by_script=False)) == {"ko", "en"}
+    russian = "Здравствуйте\nГде библиотека?\nЯ не знаю, спасибо"
+    assert set(language_shares(f"{glossary}\n{russian}", by_script=False)) == {"ko", "en", "ru"}
+    assert set(language_shares("Good morning", by_script=False)) == {"en"}, "there is nothing else"
 
 
 @settings(deadline=None)
@@ -102,7 +171,7 @@ def test_languages_of_one_script() -> None:
     pytest.importorskip("py3langid")
     assert next(iter(language_shares(ENGLISH, by_script=False))) == "en"
     assert next(iter(language_shares("Die Bibliothek wurde vor drei Jahren in einer Mühle eröffnet.", by_script=False))) == "de"
-    assert {code for code in _identifier().nb_classes if len(code) == 2} == {*_IDENTIFIED.split()}
+    assert {code for code in _identifier().nb_classes if len(code) == 2} == {*_IDENTIFIED.split()} - {"ko", "ja", "zh"}
 
 
 def test_the_stage_drops_counts_and_keeps_languages(tmp_path: Path) -> None:
@@ -140,11 +209,29 @@ def test_limits_of_korean_do_not_apply_to_other_languages_that_are_kept(tmp_path
     inputs = {"documents": stored(tmp_path / "in", [document(name, text) for name, text in texts.items()])}
     spec = CleanSpec.model_validate({"sentences": "none", "language": {"keep": ("ko", "en")}})
     stats = ran(STAGE, spec, inputs, tmp_path / "out")
-    assert stats["dropped"] == {"not_korean": 1, "no_sentences": 1} and stats["languages"] == {"ko": 1, "en": 1}
+    assert stats["dropped"] == {"language": 1, "no_sentences": 1} and stats["languages"] == {"de": 1, "en": 1, "ko": 2}
     korean = spec.model_copy(update={"language": Language()})
-    assert ran(STAGE, korean, inputs, tmp_path / "korean")["dropped"] == {"not_korean": 2, "no_sentences": 1}
+    assert ran(STAGE, korean, inputs, tmp_path / "korean")["dropped"] == {"language": 2, "no_sentences": 1}
+    without = CleanSpec(sentences="none")
+    assert ran(STAGE, without, inputs, tmp_path / "without")["dropped"] == {"not_korean": 2, "no_sentences": 1}
     by_script = spec.model_copy(update={"language": Language(keep=("ko", "other"))})
     assert ran(STAGE, by_script, inputs, tmp_path / "scripts")["dropped"] == {"no_sentences": 1}
+
+
+def test_mixed_korean_is_kept_whatever_else_is(tmp_path: Path) -> None:
+    pytest.importorskip("py3langid")
+    mixed = "오늘 release 에서는 new feature 를 deploy 하고 bug 를 fix 했다. PR 을 review 하고 merge 했다."
+    english = "It stands beside the river Nakdong.", "Children paint its walls in autumn.", "A sailor repairs the clock."
+    translated = [f"{prose(n, 1)}\n{line}" for n, line in enumerate(english)] + [prose(5, 6)]
+    texts = {"mixed": f"{mixed}\n내일은 staging server 를 restart 하고 log 를 check 한다.", "both": "\n".join(translated)}
+    texts["code"] = f"{prose(9, 4)}\n{PYTHON}\n{C}"
+    inputs = {"documents": stored(tmp_path / "in", [document(name, text) for name, text in texts.items()])}
+    for keep in (("ko",), ("ko", "en"), ("ko", "other")):
+        spec = CleanSpec(sentences="none", language=Language(keep=keep))
+        stats = ran(STAGE, spec, inputs, tmp_path / "-".join(keep))
+        assert not stats["dropped"] and stats["languages"] == {"ko": 3}
+    strict = CleanSpec.model_validate({"sentences": "none", "language": {}, "limits": {"min_hangul_share": 0.3}})
+    assert ran(STAGE, strict, inputs, tmp_path / "strict")["dropped"] == {"not_korean": 2}, "a limit of one's own holds"
 
 
 LINK = "https://www.example.com/articles/2024/01/15/why-the-library-in-the-old-mill-lends-ladders-and-not-only-books.html?utm=a"

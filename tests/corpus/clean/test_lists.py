@@ -178,6 +178,12 @@ def test_addresses_are_found_at_boundaries(tmp_path: Path, url: str, entry: str 
     assert (drop and drop.rule) == (entry and f"urls.txt: {entry}")
 
 
+def test_paths_match_in_any_case_and_coding(tmp_path: Path) -> None:
+    urls = UrlList([listed(tmp_path / "urls.txt", "blog.example/%41DS", "site.example/도박")])
+    for url in ("https://blog.example/ads", "https://BLOG.example/%61ds", "https://site.example/%EB%8F%84%EB%B0%95/1"):
+        assert urls.judge(url) is not None
+
+
 def test_an_invalid_entry_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"u\.txt, line 2: 'two words' is no host"):
         UrlList([listed(tmp_path / "u.txt", "ok.example", "two words")])

@@ -248,3 +248,12 @@ def test_residue_on_real_articles(real_data: Path, tmp_path: Path) -> None:
         residue += bool(tail.search(end) or head.search(cleaned.text))
     assert len(articles) == 1_200
     assert residue <= 0.005 * len(articles[::4]) + 1
+
+
+def test_a_caption_behind_body_in_one_line_does_not_take_the_body() -> None:
+    below = "가을이 온 들에는 두루미가 떼를 지어 내려앉아 사람을 불러 모은다."
+    long = "한빛시는 지난달부터 낡은 나루터를 새로 짓고 있다. 사업비는 40억원이 든다."
+    assert long in NEWS.clean(f"{below}\n{long} 시민들이 배를 띄우고 있다. (사진=뉴시스)\n{below}").text
+    for credit in ("/연합뉴스", "AP 연합뉴스", "한빛시 제공", "2018.7.25/뉴스1"):
+        line = f"{long} 주민들은 물길이 막힐까 걱정이 크다. 시장이 그들을 만났다. 나루터 전경. {credit}"
+        assert long in NEWS.clean(f"{below}\n{line}\n{below}").text

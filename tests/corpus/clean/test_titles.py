@@ -64,6 +64,7 @@ def test_some_labels_drop_whatever_follows(title: str) -> None:
         ("사회 > 법원·검찰", "사회"),
         ("뉴스/스포츠/프로야구", "스포츠"),
         ("it 과학", "IT"),
+        ("뉴스／ＩＴ", "IT"),
         ("사설·칼럼", "오피니언"),
         ("기획연재", None),
     ],

@@ -343,6 +343,13 @@ def test_a_document_of_evaluation_texts_only_is_dropped(tmp_path: Path, nsmc: Ev
     assert (drop.reason, drop.rule) == ("contaminated", "nsmc: nothing else in it")
 
 
+def test_a_corpus_of_evaluation_texts_only_is_an_error(tmp_path: Path) -> None:
+    spec = DedupSpec(decontaminate=(lines_of(tmp_path / "test.txt", PASSAGE),))
+    inputs = {"web": stored(tmp_path / "in", [document("a", PASSAGE), document("b", f"{PASSAGE}\n")])}
+    with pytest.raises(ValueError, match=r"dedup: no document is left: .*0 of 2 documents kept: .*contaminated.*decontaminate"):
+        ran(STAGE, spec, inputs, tmp_path / "out")
+
+
 def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Path, nsmc: EvaluationFile) -> None:
     left = prose(1, 3)
     films = [

@@ -100,7 +100,7 @@ def test_a_pareto_draw_keeps_some_of_the_bad(corpus: Artifact, tmp_path: Path) -
 
 def test_labelled_files(corpus: Artifact, tmp_path: Path) -> None:
     lines = [{"text": prose(index, 5), "label": True} for index in range(30)]
-    lines += [{"text": advertisement(index), "label": 0} for index in range(30)]
+    lines += [{"text": advertisement(index), "label": 0.0} for index in range(30)]
     path = tmp_path / "labels.jsonl"
     path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), "utf-8")
     labelled = spec(classifier={"labelled": [str(path)]}, perplexity=None, min_quality=0.5)
@@ -108,6 +108,14 @@ def test_labelled_files(corpus: Artifact, tmp_path: Path) -> None:
     path.write_text('{"text": "a", "label": "good"}\n{"text": "b", "label": "fine"}\n', "utf-8")
     with pytest.raises(ValueError, match=r"labels\.jsonl, line 2: expected"):
         ran(STAGE, labelled, {"documents": corpus}, tmp_path / "wrong")
+
+
+def test_limits_that_leave_nothing_are_an_error(corpus: Artifact, tmp_path: Path) -> None:
+    for name, limit in {"low_quality": {"min_quality": 1.0}, "high_perplexity": {"max_perplexity": 1.0001}}.items():
+        with pytest.raises(
+            ValueError, match=rf"quality: no document is left: .*0 of 120 documents kept: 120 {name}.*min_quality"
+        ):
+            ran(STAGE, spec(**limit), {"documents": corpus}, tmp_path / name)
 
 
 def test_a_source_without_documents_is_named(corpus: Artifact, tmp_path: Path) -> None:
@@ -184,8 +192,16 @@ MODEL = train_language_model(codes(prose(k, 5), 500) for k in range(20))
 @given(st.text())
 def test_every_text_has_finite_scores(text: str) -> None:
     letters = codes(text, 200)
-    assert 0 < TRAINED.score(letters) < 1
-    assert 1 <= MODEL.perplexity(letters) < float("inf")
+    assert 0 <= TRAINED.score(letters) < 1
+    assert 1 <= MODEL.perplexity(letters) <= 1e6
+
+
+def test_an_empty_text_has_the_worst_scores() -> None:
+    empty = [codes(text, 500) for text in ("", " \n ", "\u3000")]
+    classifier = train_classifier([*empty, codes(prose(1, 5), 500)], [codes(advertisement(k), 500) for k in range(4)], 1)
+    model = train_language_model([*empty, codes(prose(1, 5), 500)])
+    assert {classifier.score(letters) for letters in empty} == {0.0}
+    assert {model.perplexity(letters) for letters in empty} == {1e6}
 
 
 def share_kept(classifier: Classifier, texts: list[str]) -> float:

@@ -363,7 +363,7 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error_that_names_the_source(tmp
     recipe = tmp_path / "mine" / "recipe.toml"
     recipe.write_text(recipe.read_text("utf-8").replace("min_characters = 100", "min_characters = 10000"))
     with pytest.raises(
-        ValueError, match=r"no source has a document left: t \(0 of 30 documents kept: 30 too_short\).*inspect clean/t"
+        ValueError, match=r"no document is left: t \(0 of 30 documents kept: 30 too_short\).*inspect clean/t"
     ):
         built(recipe, tmp_path / "store", "dedup")
 
