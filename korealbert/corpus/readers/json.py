@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from korealbert.artifact.files import RepeatedName, unambiguous
+from korealbert.artifact.files import RepeatedName, json_fault, unambiguous
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.readers.records import (
@@ -127,7 +127,7 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(error.name))
     except (RecursionError, ValueError) as error:  # also for a thousand levels, or an integer of 4,300 digits
-        message, position = str(error), None
+        message, position = json_fault(error), None
         if isinstance(error, json.JSONDecodeError):
             at = start + len(text[: boms + error.pos].encode(records.encoding))
             message, position = error.msg, f"line {records.line_at(at)}, byte {records.byte + at}"
