@@ -24,7 +24,7 @@ from korealbert.corpus.readers.records import (
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
-_UNTERMINATED = re.compile("malformed_json|nul_bytes|invalid_")
+_UNTERMINATED = re.compile("malformed_json|nul_bytes|invalid_|truncated_")
 """Reasons of bad records that may contain the records after them, because their end is missing."""
 _LINE = re.compile(rb"^[^\S\n]*+\S[^\n]*", re.MULTILINE)
 """Matches a line that is not blank; a file may have millions of blank ones."""
@@ -126,13 +126,24 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     except RepeatedName as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(error.name))
-    except (RecursionError, ValueError) as error:  # also for a thousand levels, or an integer of 4,300 digits
-        message, position = json_fault(error), None
-        if isinstance(error, json.JSONDecodeError):
-            at = start + len(text[: boms + error.pos].encode(records.encoding))
-            message, position = error.msg, f"line {records.line_at(at)}, byte {records.byte + at}"
-        return bad_record(records, start, end, "malformed_json", f"{message}: correct the record", position=position)
+    except json.JSONDecodeError as error:
+        at = start + len(text[: boms + error.pos].encode(records.encoding))
+        position = f"line {records.line_at(at)}, byte {records.byte + at}"
+        if records.ends(end) and _is_cut(text[boms:], error):
+            remedy = "the file ends within this record; those before are kept: fetch the file again"
+            return bad_record(records, start, end, "truncated_json", remedy, position=position)
+        return bad_record(records, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
+    except (RecursionError, ValueError) as error:  # a thousand levels, or an integer of 4,300 digits
+        return bad_record(records, start, end, "malformed_json", f"{json_fault(error)}: correct the record")
     if not isinstance(record, dict):
         remedy = f"expected an object with fields, found {type(record).__name__}"
         return bad_record(records, start, end, "wrong_type", remedy)
     return too_long_record(records, start, end) or record  # last: a broken record may hold the ones after it
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Return whether a record ends within a value. One that lacks a brace goes on to the bracket at the end of the array."""
+    text = text.rstrip()
+    if text.endswith("]") or error.msg == "Extra data":
+        return False
+    return error.msg.startswith("Unterminated") or error.pos >= len(text) - len("false")

@@ -271,10 +271,14 @@ class ValueScanner:
         self._position -= size
         self._start = max(0, self._start - size)
 
-    def finish(self) -> bool:
-        """Make the rest a last record at the end of the stream. False if there is none and an array is still open."""
+    def finish(self) -> tuple[bool, bool]:
+        """Make the rest a last record at the end of the stream.
+
+        Return False if an array is still open behind a whole record, and whether the stream ends in a bracket, as arrays do.
+        """
         open_array = self._depth > 0
         size = len(self._buffer)
-        rest = bool(self._buffer[self._start :].strip(_SEPARATORS))
+        rest = self._buffer[self._start :].strip(_SEPARATORS)
+        has_end = self._buffer.rstrip().endswith(b"]")
         self._end_record(size, size)
-        return rest or not open_array
+        return not open_array or (bool(rest) and not is_json_object(rest)), has_end
