@@ -113,7 +113,7 @@ def _count_values(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
-def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
+def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:  # noqa: PLR0911
     text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
@@ -129,10 +129,10 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     except json.JSONDecodeError as error:
         at = start + len(text[: boms + error.pos].encode(records.encoding))
         position = f"line {records.line_at(at)}, byte {records.byte + at}"
+        reason, remedy = "malformed_json", f"{error.msg}: correct the record"
         if records.ends(end) and _is_cut(text[boms:], error):
-            remedy = "the file ends within this record; those before are kept: fetch the file again"
-            return bad_record(records, start, end, "truncated_json", remedy, position=position)
-        return bad_record(records, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
+            reason, remedy = "truncated_json", "the file ends within this record; those before are kept: fetch the file again"
+        return bad_record(records, start, end, reason, remedy, position=position)
     except (RecursionError, ValueError) as error:  # a thousand levels, or an integer of 4,300 digits
         return bad_record(records, start, end, "malformed_json", f"{json_fault(error)}: correct the record")
     if not isinstance(record, dict):

@@ -281,4 +281,4 @@ class ValueScanner:
         rest = self._buffer[self._start :].strip(_SEPARATORS)
         has_end = self._buffer.rstrip().endswith(b"]")
         self._end_record(size, size)
-        return not open_array or (bool(rest) and not is_json_object(rest)), has_end
+        return not open_array or (bool(rest) and not is_json_object(bytes(rest))), has_end
