@@ -113,7 +113,7 @@ def _count_values(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
-def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:  # noqa: PLR0911
+def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:  # noqa: PLR0911 (one for each fault)
     text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
