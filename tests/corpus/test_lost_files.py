@@ -217,6 +217,13 @@ def test_an_array_that_lacks_a_quote_or_brace_is_read_to_its_end(damage: tuple[s
     assert len(found.documents) >= len(ROWS) - 2
 
 
+@pytest.mark.parametrize("line", ["```", "끝", '{"text": "한 번"}}', '{text: "가", "b": 1}'])
+def test_a_last_line_that_is_no_json_is_no_cut(line: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.jsonl").write_bytes(jsonl() + line.encode())
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert found.reasons == ["malformed_json"] and found.stats["files_cut"] == 0
+
+
 def test_a_text_that_ends_within_a_character_is_read_in_part(tmp_path: Path) -> None:
     lines = "".join(f"{n}번째 글이다.\n" for n in range(40)).encode()
     table = b"id,text\n" + b"".join(b"%d,%s" % (n, line) for n, line in enumerate(lines.splitlines(keepends=True)))

@@ -144,6 +144,6 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
 def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
     """Return whether a record ends within a value. One that lacks a brace goes on to the bracket at the end of the array."""
     text = text.rstrip()
-    if text.endswith("]") or error.msg == "Extra data":
+    if not text.lstrip().startswith("{") or text.endswith("]") or error.msg == "Extra data":
         return False
     return error.msg.startswith("Unterminated") or error.pos >= len(text) - len("false")
