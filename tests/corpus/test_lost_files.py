@@ -201,6 +201,11 @@ def test_a_file_that_ends_within_a_record_is_read_in_part(kind: str, place: str,
     found = extract(tmp_path / "store", path, format=kind, max_bad_share=0.5)
     assert found.stats["files_cut"] == 0 and not found.quarantined
     assert len(found.documents) == count + (place != "after a record")
+    if kind in ("json", "jsonl"):
+        path.write_bytes(whole[:at])
+        found = extract(tmp_path / "store", path, format=kind, document="file", max_bad_share=0.5)
+        assert found.stats["files_cut"] == shows and len(found.documents) == 1
+        assert len(found.quarantined) == shows
     if shows:
         path.write_bytes(whole[:at])
         with pytest.raises(ExtractionError, match=r"1 of 1 files can be read only in part.*\(50\.0%\)(.|\n)*a, (line|byte)"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
+from korealbert.corpus.readers.json_values import UNCLOSED_REMEDY, ValueScanner, is_json_object
 from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
@@ -389,14 +389,12 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
         yield from _json_records(cursor, scanner)
         cursor.skip(scanner.forget())
         raise
-    closed, has_end = scanner.finish()
+    unclosed = scanner.finish()
     yield from _json_records(cursor, scanner, last=True)
     if given_up is not None:
         yield cursor.too_long(*given_up)
-    elif not closed:
-        reason = "unclosed_json" if has_end else "truncated_json"
-        remedy = "the array is not closed; its whole records are kept; fetch the file again"
-        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", reason, remedy)
+    elif unclosed:
+        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", unclosed, UNCLOSED_REMEDY)
 
 
 def _json_records(cursor: Cursor, scanner: ValueScanner, *, last: bool = False) -> Iterator[RawRecords]:

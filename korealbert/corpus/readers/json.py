@@ -10,7 +10,7 @@ from typing import Any
 
 from korealbert.artifact.files import RepeatedName, json_fault, unambiguous
 from korealbert.corpus.readers.framing import RawRecords
-from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
+from korealbert.corpus.readers.json_values import UNCLOSED_REMEDY, ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.readers.records import (
     Dropped,
     Outcome,
@@ -40,7 +40,8 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
     """Yield one document for the file, with a paragraph for each record that has text; unreadable records are quarantined."""
     paragraphs: list[str] = []
     first: Document | None = None
-    for start, end, record in json_records(records, tally, _extents_in_file(records)):
+    extents, unclosed = _extents_in_file(records)
+    for start, end, record in json_records(records, tally, extents):
         outcome = record if isinstance(record, Quarantined) else document_of(spec, record, records, (start, end), tally)
         if isinstance(outcome, Quarantined):
             yield outcome
@@ -49,6 +50,8 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
         first = first or document
         if document.text:
             paragraphs.append(document.text.replace("\n\n", "\n"))
+    if unclosed:
+        yield bad_record(records, len(records.data), len(records.data), unclosed, UNCLOSED_REMEDY)
     if first is None:
         if not records.data.strip().strip(b"[]").strip():
             remedy = "the file holds no records: remove it from the source"
@@ -60,14 +63,17 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
     yield whole if paragraphs else Dropped(whole, Drop("empty"))
 
 
-def _extents_in_file(records: RawRecords) -> Iterable[tuple[int, int]]:
-    """Return the extents of the records of a whole file, which is JSON Lines, an array, or objects in a row."""
+def _extents_in_file(records: RawRecords) -> tuple[Iterable[tuple[int, int]], str]:
+    """Return the extents of the records of a whole file, which is JSON Lines, an array, or objects in a row.
+
+    Also returns the reason for the quarantine if the array is not closed behind a whole record, else "".
+    """
     if is_json_object(records.data.partition(b"\n")[0]):
-        return line_extents(records)
+        return line_extents(records), ""
     scanner = ValueScanner()
     scanner.feed(records.data)
-    scanner.finish()
-    return scanner.take()[1]
+    unclosed = scanner.finish()
+    return scanner.take()[1], unclosed
 
 
 def line_extents(records: RawRecords) -> Iterator[tuple[int, int]]:
