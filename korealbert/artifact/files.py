@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -408,3 +409,12 @@ def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(name for name, _ in pairs)
         raise RepeatedName(next(name for name, count in counts.items() if count > 1))
     return record
+
+
+def json_fault(error: Exception) -> str:
+    """Return what is wrong with JSON, by the error of a decoder: also too deep a nesting, and a number with 4,300 digits."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if not isinstance(error, json.JSONDecodeError) and "integer string conversion" in str(error):
+        return f"a number with more than {sys.get_int_max_str_digits():,} digits"
+    return str(error)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from korealbert.artifact.files import utc_now
+from korealbert.artifact.files import explaining_full_disk, utc_now
 
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """Errors of opening a file for writing in a read-only store."""
@@ -137,7 +137,7 @@ class Run:
 def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[str, str]) -> Iterator[None]:
     """Record a run. A run of a whole recipe replaces that recipe's earlier records.
 
-    Nothing is recorded in a read-only store, because nothing can be removed from it either.
+    Nothing is recorded in a read-only store, because nothing can be removed from it either. Raises DiskFull.
     """
     directory = store / DIRECTORY
     began = utc_now()
@@ -146,7 +146,7 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
     key = hashlib.sha256(os.fsencode(resolved)).hexdigest()[:16]
     path = directory / f"{key}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
     try:
-        with exclusively(store):
+        with explaining_full_disk("run", store), exclusively(store):
             handle = path.open("xb")
             fcntl.flock(handle, fcntl.LOCK_EX)
             handle.write(json.dumps(fact, ensure_ascii=False, indent=1).encode())

@@ -12,7 +12,7 @@ import importlib.util
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,13 +20,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.files import files_of, write_json
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc, parse_wet
+from korealbert.corpus.html.pages import OTHER_TYPE, frame_warc, parse_html, parse_warc, parse_wet
 from korealbert.corpus.markup.expansion import TemplatePages, load_template_pages
 from korealbert.corpus.markup.mediawiki import BASE, DOC, DOC_END, PAGE, PAGE_END, parse_docs, parse_pages, read_templates
 from korealbert.corpus.markup.namumark import parse_namuwiki
@@ -35,7 +36,7 @@ from korealbert.corpus.readers.columns import parse_columns
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.readers.json import parse_json, parse_json_file
-from korealbert.corpus.readers.lost_files import LostFiles
+from korealbert.corpus.readers.lost_files import CUT, LostFiles
 from korealbert.corpus.readers.parquet import frame_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, has_ending
@@ -133,6 +134,7 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
         map_shards(_gather_templates, [len(found)], out_dir=out_dir, runtime=runtime, step="template-pages")
     stats = sum_stats(map_shards(extract_shard, counted(), out_dir=out_dir, runtime=runtime, step="extract"))
     files.close()
+    files.add_cut(_quarantined(out_dir, CUT))
     _check_bad_share(spec, stats, out_dir)
     if stats["documents_in"] >= spec.bad_share_applies_from and (fault := files.fault()):
         raise ExtractionError(fault)
@@ -312,13 +314,24 @@ def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     return {**shard.stats, **tally.stats()}
 
 
+def _quarantined(out_dir: Path, reasons: Collection[str] = ()) -> Iterator[Quarantined]:
+    """Yield the quarantined records, or those with one of these reasons."""
+    for path in sorted(out_dir.glob("quarantine-*.arrow")):
+        if reasons:
+            columns = read_column(path, QUARANTINE_SCHEMA, "reason")
+            if not any(pc.any(pc.is_in(each, pa.array(sorted(reasons)))).as_py() for each in columns):
+                continue
+        for row in read_rows(path, QUARANTINE_SCHEMA):
+            entry = Quarantined(*row)
+            if not reasons or entry.reason in reasons:
+                yield entry
+
+
 def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
-    bad, total = stats["quarantined"], stats["documents_in"]
+    bad, total = stats["quarantined"], stats["documents_in"] - stats["dropped"].get(OTHER_TYPE, 0)
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
         return
-    tables = sorted(out_dir.glob("quarantine-*.arrow"))
-    entries = (Quarantined(*row) for path in tables for row in read_rows(path, QUARANTINE_SCHEMA))
-    first = list(islice(entries, _MAX_SHOWN_RECORDS))
+    first = list(islice(_quarantined(out_dir), _MAX_SHOWN_RECORDS))
     same_reason = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
     examples = f" {first[0]}" if same_reason else "".join(f"\n  {entry}" for entry in first)
     hint = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
@@ -393,7 +406,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=27,
+    version=28,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from korealbert.artifact import InputPath, Inputs, Spec
+from korealbert.artifact.files import json_fault, unambiguous
 from korealbert.artifact.spec import PRIVATE_HOSTS
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.csv import csv_reader
@@ -142,11 +143,13 @@ class BenchmarkFile:
         return Line(str(self), line, "").error(field, problem, remedy)
 
     def lines(self, encoding: str = "utf-8") -> Iterator[Line]:
-        """Yield the lines, which end in a line feed with or without carriage return, also within quotation marks.
+        """Yield the lines, which end in a line feed with or without carriage return, also within quotation marks; in a file
+        without line feeds, in a carriage return.
 
         Raises ValueError as ``text`` does.
         """
-        name, lines = str(self), self.text(encoding).split("\n")
+        name, text = str(self), self.text(encoding)
+        lines = text.split("\n" if "\n" in text else "\r")
         if not lines[-1]:
             lines.pop()
         for number, line in enumerate(lines, start=1):
@@ -219,6 +222,80 @@ class BenchmarkFile:
 
     def _unreadable(self, why: str) -> ValueError:
         return ValueError(f"{self}: cannot be read ({why}); is the download complete?")
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+JSON = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unambiguous)
+"""Decodes benchmark files, and refuses what is ambiguous or no JSON: names given twice, NaN."""
+_JSON_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def json_elements(
+    file: BenchmarkFile, *, key: str | None = None, encoding: str = "utf-8", remedy: str = "give the official file"
+) -> Iterator[tuple[Line, Any]]:
+    """Yield the elements of a file that is a JSON list, or of the list in field ``key`` of a file that is an object.
+
+    Each has the line on which it begins. Raises ValueError naming file and line if the JSON is wrong, and the ``remedy`` if it
+    is something else.
+    """
+    lines = list(file.lines(encoding))
+    text = "\n".join(line.text for line in lines)
+    wanted = "a list" if key is None else f"an object with a list {key!r}"
+    try:
+        opening = _opening(text, key)
+    except (ValueError, RecursionError) as error:
+        problem = f"the file is not {wanted} ({json_fault(error)})"
+        raise file.error(1, "record", problem, "is the download complete?") from error
+    if opening is None:
+        raise file.error(1, "record", f"the file is not {wanted}", remedy)
+    position = _skip_space(text, opening)
+    number, counted, more = 1, 0, text[position : position + 1] != "]"
+    while more:
+        number, counted = number + text.count("\n", counted, position), position
+        line = lines[number - 1]
+        try:
+            value, position = JSON.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            raise line.error("record", f"no JSON ({json_fault(error)})", "is the download complete?") from error
+        yield line, value
+        position = _skip_space(text, position)
+        more = text[position : position + 1] == ","
+        if more:
+            position = _skip_space(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
+    # Parse the text around the list too: the second of two concatenated files or equal keys would be lost silently.
+    try:
+        JSON.decode(text[:opening] + text[position:])
+    except (ValueError, RecursionError) as error:
+        problem = f"the file is not just {wanted} ({json_fault(error)})"
+        raise lines[-1].error("record", problem, "is the download complete, and one file alone?") from error
+
+
+def _opening(text: str, key: str | None) -> int | None:
+    """Return the position after the bracket that opens the outermost list, or the list in a key of the outermost object."""
+    position, before = _skip_space(text, 0), "{"
+    while key is not None and text.startswith(before, position):
+        name, position = JSON.raw_decode(text, _skip_space(text, position + 1))
+        position = _skip_space(text, position)
+        if not text.startswith(":", position):
+            return None
+        position = _skip_space(text, position + 1)
+        if name == key:
+            break
+        position, before = _skip_space(text, JSON.raw_decode(text, position)[1]), ","
+    else:
+        if key is not None:
+            return None
+    return position + 1 if text.startswith("[", position) else None
+
+
+def _skip_space(text: str, position: int) -> int:
+    found = _JSON_SPACE.match(text, position)
+    return found.end() if found else position
 
 
 def parquet_rows(file: BenchmarkFile, *, name_classes: bool = False) -> Iterator[dict[str, Any]]:

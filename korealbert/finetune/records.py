@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from korealbert.artifact.files import entries_of, unambiguous
-from korealbert.documents.benchmark_files import BenchmarkFile, Line, parquet_rows
+from korealbert.artifact.files import entries_of, json_fault
+from korealbert.documents.benchmark_files import JSON, BenchmarkFile, Line, json_elements, parquet_rows
 
 
 class Identifiers:
@@ -129,16 +129,7 @@ def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
     return [BenchmarkFile(path) for path in paths]
 
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
-
-
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unambiguous)
 
 
 @dataclass(frozen=True)
@@ -229,9 +220,10 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
         if not line.text.strip():
             raise line.error("record", "the line is empty", "give one JSON object per line, and no line without one")
         try:
-            value = _DECODER.decode(line.text)
+            value = JSON.decode(line.text)
         except (ValueError, RecursionError) as error:
-            raise line.error("record", f"{line.text[:40]!r} is no JSON ({error})", "give one JSON object per line") from error
+            problem = f"{line.text[:40]!r} is no JSON ({json_fault(error)})"
+            raise line.error("record", problem, "give one JSON object per line") from error
         yield _object(value, line)
 
 
@@ -247,70 +239,18 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
     A record's line is the one on which it begins. ``unique`` names a field whose strings must differ. Raises ValueError naming
     file and line if the JSON is wrong.
     """
-    lines = list(file.lines())
-    text = "\n".join(line.text for line in lines)
-    wanted = "a list" if key is None else f"an object with a list {key!r}"
-    try:
-        opening = _opening(text, key)
-    except (ValueError, RecursionError) as error:
-        raise file.error(1, "record", f"the file is not {wanted} ({error})", "is the download complete?") from error
-    if opening is None:
-        raise file.error(1, "record", f"the file is not {wanted}", "give the official file")
-    position = _skip_space(text, opening)
-    number, counted, more = 1, 0, text[position : position + 1] != "]"
     seen = Identifiers()
-    while more:
-        number, counted = number + text.count("\n", counted, position), position
-        line = lines[number - 1]
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError) as error:
-            raise line.error("record", f"no JSON ({error})", "is the download complete?") from error
+    for line, value in json_elements(file, key=key):
         record = _object(value, line)
         if unique:
             seen.once(record.text(unique), line=line, field=unique)
         yield record
-        position = _skip_space(text, position)
-        more = text[position : position + 1] == ","
-        if more:
-            position = _skip_space(text, position + 1)
-        elif text[position : position + 1] != "]":
-            raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
-    # Parse the text around the list too: the second of two concatenated files or equal keys would be lost silently.
-    try:
-        _DECODER.decode(text[:opening] + text[position:])
-    except (ValueError, RecursionError) as error:
-        remedy = "is the download complete, and one file alone?"
-        raise lines[-1].error("record", f"the file is not just {wanted} ({error})", remedy) from error
-
-
-def _opening(text: str, key: str | None) -> int | None:
-    """Return the position after the bracket that opens the outermost list, or the list in a key of the outermost object."""
-    position, before = _skip_space(text, 0), "{"
-    while key is not None and text.startswith(before, position):
-        name, position = _DECODER.raw_decode(text, _skip_space(text, position + 1))
-        position = _skip_space(text, position)
-        if not text.startswith(":", position):
-            return None
-        position = _skip_space(text, position + 1)
-        if name == key:
-            break
-        position, before = _skip_space(text, _DECODER.raw_decode(text, position)[1]), ","
-    else:
-        if key is not None:
-            return None
-    return position + 1 if text.startswith("[", position) else None
 
 
 def _object(value: Any, line: Line) -> Record:
     if not isinstance(value, dict):
         raise line.error("record", f"found {_short(value)}", "give a JSON object")
     return Record(line, value)
-
-
-def _skip_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
 
 
 def _float(value: int | float) -> float:

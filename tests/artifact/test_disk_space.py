@@ -208,6 +208,28 @@ def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
     assert all("the file system" in line for line in lines), output
 
 
+def test_a_run_that_cannot_be_recorded_names_the_full_disk(tmp_path: Path) -> None:
+    output = in_namespace(
+        tmp_path,
+        """
+        from korealbert.artifact import locks
+        store = Store(disk / "store").make()
+        with open(disk / "ballast", "wb", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(4096))
+            except OSError:
+                pass
+        try:
+            with locks.recorded(store.root, Path("x.toml"), None, {}):
+                raise SystemExit("recorded on a full disk")
+        except DiskFull as error:
+            print(error)
+        """,
+    )
+    assert output.startswith("run: the file system") and "korealbert gc" in output, output
+
+
 def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> None:
     output = in_namespace(
         tmp_path,

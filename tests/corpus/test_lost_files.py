@@ -171,3 +171,68 @@ def test_a_file_that_is_one_record_counts_once(tmp_path: Path) -> None:
     assert extract(tmp_path / "store", folder, format="text", max_bad_share=0.05).stats["files_unread"] == 1
     with pytest.raises(ExtractionError, match=r"1 of 25 records \(4\.0%\)"):
         extract(tmp_path / "store", folder, format="text", max_bad_share=0.03)
+
+
+WHOLE = {
+    "mediawiki": dump(*(PAGE.format(id=n, title=f"글 {n}", text=f"{n}번째 글이다.") for n in range(30))),
+    "wikiextractor": WIKI * 3,
+    "json": json.dumps(ROWS, ensure_ascii=False).encode(),
+    "namuwiki": json.dumps(
+        [{"title": f"글 {n}", "namespace": "0", "text": f"{n}번째 글이다."} for n in range(30)], ensure_ascii=False
+    ).encode(),
+    "jsonl": jsonl(),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("place", ["in a text", "in a character", "after a record"])
+def test_a_file_that_ends_within_a_record_is_read_in_part(kind: str, place: str, tmp_path: Path) -> None:
+    whole = WHOLE[kind]
+    last = whole.rindex("글이다".encode())
+    ends = {"wikiextractor": b"</doc>", "mediawiki": b"</page>"}.get(kind, b"}")
+    end = whole.rindex(ends) + len(ends)
+    at = {"in a text": last + 3, "in a character": last + 4, "after a record": end}[place]
+    (path := tmp_path / "a").write_bytes(whole[:at])
+    shows = place != "after a record" or kind not in ("wikiextractor", "jsonl")  # nothing encloses their records
+    found = extract(tmp_path / "store", path, format=kind, max_bad_share=0.5)
+    assert found.stats["files_cut"] == shows
+    count = len(found.documents)
+    path.write_bytes(whole)
+    found = extract(tmp_path / "store", path, format=kind, max_bad_share=0.5)
+    assert found.stats["files_cut"] == 0 and not found.quarantined
+    assert len(found.documents) == count + (place != "after a record")
+    if kind in ("json", "jsonl"):
+        path.write_bytes(whole[:at])
+        found = extract(tmp_path / "store", path, format=kind, document="file", max_bad_share=0.5)
+        assert found.stats["files_cut"] == shows and len(found.documents) == 1
+        assert len(found.quarantined) == shows
+    if shows:
+        path.write_bytes(whole[:at])
+        with pytest.raises(ExtractionError, match=r"1 of 1 files can be read only in part.*\(50\.0%\)(.|\n)*a, (line|byte)"):
+            extract(tmp_path / "store", path, format=kind, max_bad_share=0.49)
+
+
+@pytest.mark.parametrize("damage", [("}]", "]"), ('다."', "다."), ("}, {", ", {"), ("}]", "}")])
+def test_an_array_that_lacks_a_quote_or_brace_is_read_to_its_end(damage: tuple[str, str], tmp_path: Path) -> None:
+    whole = WHOLE["json"].decode()
+    at = whole.rindex(damage[0])
+    (path := tmp_path / "a.json").write_text(whole[:at] + whole[at:].replace(*damage), "utf-8")
+    found = extract(tmp_path / "store", path, format="json", max_bad_share=0.5)
+    assert found.stats["files_cut"] == (damage == ("}]", "}"))
+    assert len(found.documents) >= len(ROWS) - 2
+
+
+@pytest.mark.parametrize("line", ["```", "끝", '{"text": "한 번"}}', '{text: "가", "b": 1}'])
+def test_a_last_line_that_is_no_json_is_no_cut(line: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.jsonl").write_bytes(jsonl() + line.encode())
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert found.reasons == ["malformed_json"] and found.stats["files_cut"] == 0
+
+
+def test_a_text_that_ends_within_a_character_is_read_in_part(tmp_path: Path) -> None:
+    lines = "".join(f"{n}번째 글이다.\n" for n in range(40)).encode()
+    table = b"id,text\n" + b"".join(b"%d,%s" % (n, line) for n, line in enumerate(lines.splitlines(keepends=True)))
+    for data, options in ((lines, {"format": "text", "document": "line"}), (table, {"format": "csv"})):
+        for at, cut in ((-4, 1), (-2, 0), (len(data), 0)):  # within 다, before the full stop, nowhere
+            (path := tmp_path / "a.txt").write_bytes(data[:at])
+            assert extract(tmp_path / "store", path, **options, max_bad_share=0.5).stats["files_cut"] == cut

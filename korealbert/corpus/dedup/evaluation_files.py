@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
@@ -10,7 +10,19 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Spec
-from korealbert.documents.benchmark_files import BenchmarkFile, DataFile, conll_sentences, csv_rows, local_path, parquet_rows
+from korealbert.artifact.files import json_fault
+from korealbert.corpus.readers.records import is_missing
+from korealbert.documents.benchmark_files import (
+    JSON,
+    BenchmarkFile,
+    DataFile,
+    Line,
+    conll_sentences,
+    csv_rows,
+    json_elements,
+    local_path,
+    parquet_rows,
+)
 
 _Column = str | int
 
@@ -40,7 +52,7 @@ class EvaluationFile(Spec):
     """What a token of conll, or a string in a list of json, jsonl or parquet, is: a word, a character, or (in lists) a whole
     text. None: a word; the columns of conll must then be separated by tabs, otherwise by tabs or blanks."""
     header: bool = True
-    """tsv, csv: whether the first row names the columns."""
+    """tsv, csv: whether the first row names the columns. Must be given if columns are positions."""
     encoding: str = "utf-8"
     """Text encoding; a byte order mark is always removed."""
     passages: Literal["document", "paragraph", "ignore"] = "document"
@@ -51,9 +63,9 @@ class EvaluationFile(Spec):
     @classmethod
     def _encoding_is_known(cls, encoding: str) -> str:
         try:
-            codecs.lookup(encoding)
-        except LookupError as error:
-            raise ValueError(f"{error}; utf-8 and cp949 are usual") from error
+            io.TextIOWrapper(io.BytesIO(), encoding)
+        except LookupError as error:  # also for transformations of text or bytes: rot13, base64
+            raise ValueError(f"{str(error).partition(';')[0]}; utf-8 and cp949 are usual") from error
         return encoding
 
     @model_validator(mode="after")
@@ -62,12 +74,18 @@ class EvaluationFile(Spec):
             raise ValueError(
                 f"benchmark {self.name}: format {self.format} needs columns, the names or positions of the text fields"
             )
-        if self.format == "conll" and not all(isinstance(column, int) for column in self.columns):
+        positions = all(isinstance(column, int) for column in self.columns)
+        if self.format == "conll" and not positions:
             raise ValueError(f"benchmark {self.name}: columns of conll are positions, counted from 0")
         if self.unit and self.format not in ("conll", "json", "jsonl", "parquet"):
             raise ValueError(f"benchmark {self.name}: format {self.format} has no use for unit; remove it")
         if self.unit == "texts" and self.format == "conll":
             raise ValueError(f"benchmark {self.name}: a token of conll is no text of its own; write words or characters")
+        if self.format in ("tsv", "csv") and positions and "header" not in self.model_fields_set:
+            raise ValueError(
+                f"benchmark {self.name}: columns are positions; set header = false if the first row of the file is a text, or"
+                " true if it names the columns"
+            )
         return self
 
     @property
@@ -174,16 +192,13 @@ def _joined(evaluation: EvaluationFile, tokens: Iterable[str]) -> str:
 def _json(evaluation: EvaluationFile) -> Iterator[str]:
     if evaluation.format == "jsonl":
         lines = (line for line in evaluation.file.lines(evaluation.encoding) if line.text.strip())
-        records = ((f"line {line.number}", _parsed(evaluation, line.text, line.number)) for line in lines)
+        records = ((line.position, _parsed(line)) for line in lines)
     elif evaluation.format == "parquet":
         records = ((f"row {number}", row) for number, row in enumerate(parquet_rows(evaluation.file), 1))
     else:
-        whole = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
-        if evaluation.key:
-            whole = whole.get(evaluation.key) if isinstance(whole, dict) else None
-        if not isinstance(whole, list):
-            raise ValueError(f"{evaluation.file}: no list of objects; name the field that holds it as key, or correct format")
-        records = ((f"record {number}", record) for number, record in enumerate(whole, 1))
+        records = (
+            (f"record {number}", value) for number, (_, value) in enumerate(_elements(evaluation, evaluation.key or None), 1)
+        )
     for place, record in records:
         for column in evaluation.columns:
             for value in _values(evaluation, place, column, [record], str(column)):
@@ -207,12 +222,14 @@ def _texts_of(evaluation: EvaluationFile, place: str, column: _Column, value: An
     """Yield the texts of a field: its text, the texts of a list according to ``unit``, or those of several lists."""
     nested = isinstance(value, list) and any(isinstance(each, list) for each in value)
     for each in value if nested else [value]:
-        if isinstance(each, list) and all(one is None or _is_text(one) for one in each):
-            texts = [str(one) for one in each if one is not None]
+        if isinstance(each, list) and all(is_missing(one) or _is_text(one) for one in each):
+            texts = [str(one) for one in each if not is_missing(one)]
             yield from texts if evaluation.unit == "texts" else [_joined(evaluation, texts)]
+        elif is_missing(each):
+            continue
         elif _is_text(each) and not nested:
             yield str(each)
-        elif each is not None:
+        else:
             shown = json.dumps(value, ensure_ascii=False, default=repr)
             problem = f"field {column!r} holds {shown[:60]}{'…' * (len(shown) > 60)}, neither text nor a list of texts"
             objects = [one for one in (each if isinstance(each, list) else [each]) if isinstance(one, dict) and one]
@@ -227,28 +244,30 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _parsed(evaluation: EvaluationFile, text: str, line: int = 1) -> Any:
+def _elements(evaluation: EvaluationFile, key: str | None) -> Iterator[tuple[Line, Any]]:
+    remedy = "name the field that holds its records as key, or correct format"
+    return json_elements(evaluation.file, key=key, encoding=evaluation.encoding, remedy=remedy)
+
+
+def _parsed(line: Line) -> Any:
     try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise evaluation.file.error(line, "record", "JSON nested too deeply", "fetch the official file again") from error
-    except json.JSONDecodeError as error:
-        place = f"{evaluation.file}, line {line + error.lineno - 1}, column {error.colno}"
-        raise ValueError(f"{place}: not JSON: {error.msg}; fetch the official file again") from error
+        return JSON.decode(line.text)
+    except (ValueError, RecursionError) as error:
+        raise line.error("record", f"no JSON ({json_fault(error)})", "fetch the official file again") from error
 
 
 def _korquad(evaluation: EvaluationFile) -> Iterator[str]:
     wanted = evaluation.columns or ("context", "question")
-    content = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
-    try:
-        for article in content["data"]:
+    for line, article in _elements(evaluation, "data"):
+        try:
             for paragraph in article["paragraphs"]:
                 if "context" in wanted:
                     yield _checked(paragraph["context"])
                 if "question" in wanted:
                     yield from (_checked(question["question"]) for question in paragraph["qas"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{evaluation.file}: not KorQuAD's shape (data → paragraphs → context, qas): {error!r}") from error
+        except (KeyError, TypeError) as error:
+            problem = f"not KorQuAD's shape (data → paragraphs → context, qas): {error!r}"
+            raise line.error("data", problem, "correct format, or fetch the official file again") from error
 
 
 def _checked(value: Any) -> str:

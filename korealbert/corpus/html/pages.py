@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ from korealbert.corpus.html.article import UnreadablePage, read_article
 from korealbert.corpus.html.encoding import BodyError, decode_body, is_html
 from korealbert.corpus.html.metadata import Article
 from korealbert.corpus.readers.dates import iso_date
-from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, quarantining_faults
+from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, OtherRecord, RawRecords, quarantining_faults
 from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.corpus.readers.records import (
     EXCERPT_CHARS,
@@ -50,6 +50,10 @@ _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r?$", re.IGNORECA
 _TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
+OTHER_TYPE = "other_record_type"
+"""Reason of records that hold something, but not what the format reads: texts in a WARC file, responses in a WET file."""
+_ABOUT_OTHERS = (b"warcinfo", b"request", b"metadata")
+"""Types of records that hold nothing of their own."""
 _OTHER_KIND_REMEDIES = {
     b"response": 'they hold responses of servers; set format = "warc"',
     b"conversion": 'they hold texts of pages; set format = "wet"',
@@ -104,6 +108,7 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
 
 def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """Yield a document for each response, identified by its address if a crawl stage fetched it, else by its record id."""
+    yield from _other_records(spec, records)
     site = _site_of(records.context)
     for start, end in records.extents:
         tally.records += 1
@@ -121,6 +126,13 @@ def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             yield bad_record(records, start, end, "malformed_record", remedy)
         else:
             yield _outcome_of(spec, records, (start, end), response, site, tally)
+
+
+def _other_records(spec: ExtractSpec, records: RawRecords) -> Iterator[Dropped]:
+    """Yield the records of a batch that hold something, but not what the format reads."""
+    for one in records.others:
+        identity = document_id(spec.source, f"{one.address} {records.file}@{one.byte}")
+        yield Dropped(Document(identity, spec.source, "", url=one.address), Drop(OTHER_TYPE, one.type))
 
 
 def _address_of(record: bytes) -> str:
@@ -232,7 +244,7 @@ def _read_response(record: bytes) -> _Response | None:
 def frame_warc(
     raw: RawFile, *, encoding: str, max_record_bytes: int, kind: bytes = b"response"
 ) -> Iterator[RawRecords | Quarantined]:
-    """Yield batches of whole records of one type, skipping others. The encoding of responses is decided for each page."""
+    """Yield batches of whole records of one type, and name others. The encoding of responses is decided for each page."""
     cursor = Cursor(raw, encoding, max_record_bytes, counts=False)
     return quarantining_faults(cursor, _WarcFramer(cursor, kind).batches)
 
@@ -242,6 +254,7 @@ def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[
 
     Fields of a record are ``text``, ``url``, ``date`` (of the crawl), ``languages`` (identified by the crawl) and ``id``.
     """
+    yield from _other_records(spec, records)
     for start, end in records.extents:
         tally.records += 1
         head_end = next(_HEADER_END.finditer(records.data, start)).end()
@@ -265,6 +278,7 @@ class _WarcFramer:
         self._buffer = bytearray()
         self._position = 0
         self._extents: list[tuple[int, int]] = []
+        self._others: list[OtherRecord] = []
         self._seen_kinds: set[bytes] = set()
         self._ended = False
 
@@ -305,6 +319,10 @@ class _WarcFramer:
         self._seen_kinds.add(kind)
         if kind == self._kind:
             self._extents.append((self._position, self._position + size))
+        elif kind not in _ABOUT_OTHERS:
+            found = _TARGET.search(head)
+            address = UNWANTED.sub("", found[1].decode("utf-8", "replace")) if found else ""
+            self._others.append(OtherRecord(kind.decode() or "none", address, self._cursor.byte + self._position))
         self._position += size
         if self._position >= RAW_RECORDS_BYTES:
             yield from self._flush()
@@ -348,10 +366,15 @@ class _WarcFramer:
         del self._buffer[: self._position]
         self._position = 0
         extents, self._extents = tuple(self._extents), []
+        others, self._others = tuple(self._others), []
         if extents:
-            yield from self._cursor.batch(data, extents)
+            for batch in self._cursor.batch(data, extents):
+                yield replace(batch, others=others)
         else:
-            self._cursor.skip(data)
+            cursor = self._cursor
+            if others:
+                yield RawRecords(cursor.raw.name, cursor.encoding, cursor.line, cursor.byte, b"", others=others)
+            cursor.skip(data)
 
     def _fault(self, size: int) -> Quarantined:
         """Return the entry for what begins at the cursor, which has ``size`` bytes by its header, or no header (0)."""

@@ -234,7 +234,7 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             continue
         if end < 0:
             remedy = "the <doc> is not closed: the output was cut off, run WikiExtractor again"
-            yield bad_record(records, start.start(), len(data), "truncated_file", remedy)
+            yield bad_record(records, start.start(), len(data), "truncated_doc", remedy)
             return
         position = end + len(DOC_END)
         if bad := too_long_record(records, start.start(), position):

@@ -168,7 +168,7 @@ def _read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
             try:
                 record = json.loads(line, object_pairs_hook=unambiguous)
                 label, text = _LABELS[str(record["label"])], record["text"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 label, text = "", None
             if not label or not isinstance(text, str):
                 raise ValueError(f'{path}, line {number}: expected {{"text": "…", "label": "good"}}, or bad, 1, 0, true, false')

@@ -121,9 +121,9 @@ def _rows(  # noqa: PLR0912, PLR0915 (one reader, whose rows end in several ways
     data, extents = bytearray(), list[tuple[int, int]]()
     header = b"" if is_given else cursor.context.encode("latin-1").strip(_AROUND_ROW)
 
-    def flush() -> Iterator[RawRecords]:
+    def flush(*, last: bool = False) -> Iterator[RawRecords]:
         if data:
-            yield from cursor.batch(bytes(data), tuple(extents))
+            yield from cursor.batch(bytes(data), tuple(extents), last=last)
         data.clear()
         extents.clear()
 
@@ -173,7 +173,7 @@ def _rows(  # noqa: PLR0912, PLR0915 (one reader, whose rows end in several ways
         lines.row.clear()
         if len(data) >= RAW_RECORDS_BYTES:
             yield from flush()
-    yield from flush()
+    yield from flush(last=True)
 
 
 def _next_row(row: bytes, header: str, delimiter: str) -> int:

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
-from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
+from korealbert.corpus.readers.json_values import UNCLOSED_REMEDY, ValueScanner, is_json_object
 from korealbert.corpus.readers.other_formats import remedy_for
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
@@ -27,6 +28,15 @@ _JSON_VALUE = re.compile(rb"\{|[,\n](?=[^\s\"{}\[\]])")
 """Matches at least once for each value of an array or line that is not a string or list."""
 RAW_RECORDS_BYTES = 1 << 20
 """Size at which a batch ends, after its last record."""
+
+
+class OtherRecord(NamedTuple):
+    """A record that is not read."""
+
+    type: str
+    address: str
+    byte: int
+    """Its position in the decompressed file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +58,14 @@ class RawRecords:
     """Whether this is the last batch of the file."""
     max_record_bytes: int = sys.maxsize
     """Longer records go to quarantine; framing leaves out only those that are longer by a batch."""
+    others: tuple[OtherRecord, ...] = ()
+    """Records of WARC files between these that hold something, but not what the format reads."""
     _counted: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False, compare=False)
     """The last offset given to ``line_at`` and the lines before it, so that a million bad records take linear time."""
+
+    def ends(self, offset: int) -> bool:
+        """Return whether the file ends at an offset within these records, or with blanks and commas after it."""
+        return self.last and not self.data[offset:].strip(b" \t\r\n,")
 
     def line_at(self, offset: int) -> int:
         """Return the line number of a byte offset within these records."""
@@ -373,18 +389,17 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
         yield from _json_records(cursor, scanner)
         cursor.skip(scanner.forget())
         raise
-    closed = scanner.finish()
-    yield from _json_records(cursor, scanner)
+    unclosed = scanner.finish()
+    yield from _json_records(cursor, scanner, last=True)
     if given_up is not None:
         yield cursor.too_long(*given_up)
-    elif not closed:
-        remedy = "the array is not closed; its whole records are kept; fetch the file again"
-        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", "truncated_json", remedy)
+    elif unclosed:
+        yield Quarantined(cursor.raw.name, f"byte {cursor.byte}", "", unclosed, UNCLOSED_REMEDY)
 
 
-def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:
+def _json_records(cursor: Cursor, scanner: ValueScanner, *, last: bool = False) -> Iterator[RawRecords]:
     data, extents = scanner.take()
     if extents:
-        yield from cursor.batch(data, extents)
+        yield from cursor.batch(data, extents, last=last)
     else:
         cursor.skip(data)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from korealbert.artifact.files import RepeatedName, unambiguous
+from korealbert.artifact.files import RepeatedName, json_fault, unambiguous
 from korealbert.corpus.readers.framing import RawRecords
-from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
+from korealbert.corpus.readers.json_values import UNCLOSED_REMEDY, ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.readers.records import (
     Dropped,
     Outcome,
@@ -24,7 +24,7 @@ from korealbert.corpus.readers.records import (
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
-_UNTERMINATED = re.compile("malformed_json|nul_bytes|invalid_")
+_UNTERMINATED = re.compile("malformed_json|nul_bytes|invalid_|truncated_")
 """Reasons of bad records that may contain the records after them, because their end is missing."""
 _LINE = re.compile(rb"^[^\S\n]*+\S[^\n]*", re.MULTILINE)
 """Matches a line that is not blank; a file may have millions of blank ones."""
@@ -40,7 +40,8 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
     """Yield one document for the file, with a paragraph for each record that has text; unreadable records are quarantined."""
     paragraphs: list[str] = []
     first: Document | None = None
-    for start, end, record in json_records(records, tally, _extents_in_file(records)):
+    extents, unclosed = _extents_in_file(records)
+    for start, end, record in json_records(records, tally, extents):
         outcome = record if isinstance(record, Quarantined) else document_of(spec, record, records, (start, end), tally)
         if isinstance(outcome, Quarantined):
             yield outcome
@@ -49,6 +50,8 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
         first = first or document
         if document.text:
             paragraphs.append(document.text.replace("\n\n", "\n"))
+    if unclosed:
+        yield bad_record(records, len(records.data), len(records.data), unclosed, UNCLOSED_REMEDY)
     if first is None:
         if not records.data.strip().strip(b"[]").strip():
             remedy = "the file holds no records: remove it from the source"
@@ -60,14 +63,17 @@ def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
     yield whole if paragraphs else Dropped(whole, Drop("empty"))
 
 
-def _extents_in_file(records: RawRecords) -> Iterable[tuple[int, int]]:
-    """Return the extents of the records of a whole file, which is JSON Lines, an array, or objects in a row."""
+def _extents_in_file(records: RawRecords) -> tuple[Iterable[tuple[int, int]], str]:
+    """Return the extents of the records of a whole file, which is JSON Lines, an array, or objects in a row.
+
+    Also returns the reason for the quarantine if the array is not closed behind a whole record, else "".
+    """
     if is_json_object(records.data.partition(b"\n")[0]):
-        return line_extents(records)
+        return line_extents(records), ""
     scanner = ValueScanner()
     scanner.feed(records.data)
-    scanner.finish()
-    return scanner.take()[1]
+    unclosed = scanner.finish()
+    return scanner.take()[1], unclosed
 
 
 def line_extents(records: RawRecords) -> Iterator[tuple[int, int]]:
@@ -113,7 +119,7 @@ def _count_values(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
-def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
+def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:  # noqa: PLR0911 (one for each fault)
     text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
@@ -126,13 +132,24 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     except RepeatedName as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(error.name))
-    except (RecursionError, ValueError) as error:  # also for a thousand levels, or an integer of 4,300 digits
-        message, position = str(error), None
-        if isinstance(error, json.JSONDecodeError):
-            at = start + len(text[: boms + error.pos].encode(records.encoding))
-            message, position = error.msg, f"line {records.line_at(at)}, byte {records.byte + at}"
-        return bad_record(records, start, end, "malformed_json", f"{message}: correct the record", position=position)
+    except json.JSONDecodeError as error:
+        at = start + len(text[: boms + error.pos].encode(records.encoding))
+        position = f"line {records.line_at(at)}, byte {records.byte + at}"
+        reason, remedy = "malformed_json", f"{error.msg}: correct the record"
+        if records.ends(end) and _is_cut(text[boms:], error):
+            reason, remedy = "truncated_json", "the file ends within this record; those before are kept: fetch the file again"
+        return bad_record(records, start, end, reason, remedy, position=position)
+    except (RecursionError, ValueError) as error:  # a thousand levels, or an integer of 4,300 digits
+        return bad_record(records, start, end, "malformed_json", f"{json_fault(error)}: correct the record")
     if not isinstance(record, dict):
         remedy = f"expected an object with fields, found {type(record).__name__}"
         return bad_record(records, start, end, "wrong_type", remedy)
     return too_long_record(records, start, end) or record  # last: a broken record may hold the ones after it
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Return whether a record ends within a value. One that lacks a brace goes on to the bracket at the end of the array."""
+    text = text.rstrip()
+    if not text.lstrip().startswith("{") or text.endswith("]") or error.msg == "Extra data":
+        return False
+    return error.msg.startswith("Unterminated") or error.pos >= len(text) - len("false")

@@ -35,6 +35,7 @@ _BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*+(?:(?=\{\s*"([^"]*))|)')
 _FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\:,{}]+)"\s*:')
 _FOLLOWING = re.compile(rb"\s*(?:[,\]{}]|\Z)")
 _DECODER = json.JSONDecoder(strict=False)
+UNCLOSED_REMEDY = "the array is not closed; its whole records are kept; fetch the file again"
 _WINDOW_BYTES = 1 << 20
 """How far back another record is searched for in one that grows too long."""
 _BACKSLASH = 0x5C
@@ -271,10 +272,17 @@ class ValueScanner:
         self._position -= size
         self._start = max(0, self._start - size)
 
-    def finish(self) -> bool:
-        """Make the rest a last record at the end of the stream. False if there is none and an array is still open."""
+    def finish(self) -> str:
+        """Make the rest a last record at the end of the stream.
+
+        Return a reason for the quarantine if an array is still open behind a whole record, else "". If the stream ends in a
+        bracket, as arrays do, a brace is missing before it, and nothing at its end.
+        """
         open_array = self._depth > 0
         size = len(self._buffer)
-        rest = bool(self._buffer[self._start :].strip(_SEPARATORS))
+        rest = self._buffer[self._start :].strip(_SEPARATORS)
+        has_end = self._buffer.rstrip().endswith(b"]")
         self._end_record(size, size)
-        return rest or not open_array
+        if not open_array or (rest and not is_json_object(bytes(rest))):
+            return ""
+        return "unclosed_json" if has_end else "truncated_json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from korealbert.corpus.readers.framing import RawRecords
@@ -14,10 +15,13 @@ from korealbert.documents.schema import Quarantined
 
 _MAX_SHOWN_FILES = 5
 _NOTHING_TO_READ = frozenset(("empty_file", "no_records", "no_members"))
-ENDS_READING = frozenset(
-    ("truncated_file", "corrupt_file", "decompression_bomb", "blank_bytes", "empty_records", "invalid_utf16")
-)
-"""Reasons for which the rest of a file is not read; none is that a JSON array is not closed, where one brace may be missing."""
+CUT = frozenset(("truncated_doc", "truncated_json", "truncated_text", "truncated_xml"))
+"""Reasons of records within which a file ends, as only parsing shows."""
+ENDS_READING = CUT | {
+    *("truncated_file", "truncated_record", "corrupt_file", "decompression_bomb", "blank_bytes", "empty_records"),
+    "invalid_utf16",
+}
+"""Reasons for which the rest of a file is not read."""
 _OF_FORMAT, _NOTE = "of the format", "a note"
 """Kinds of files, by their names; the others are suffixes."""
 _CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\v\f\r\x1b"))
@@ -45,6 +49,7 @@ class LostFiles:
         self._binary: Quarantined | None = None
         """The entry for the first batch of the current file that is no text."""
         self._files, self._lost, self._cut = Counter[str](), Counter[str](), Counter[str]()  # by the kind of their names
+        self._faulty = set[str]()
         self._shown: dict[str, list[Quarantined]] = {}
 
     def add(self, part: RawRecords | Quarantined) -> None:
@@ -60,6 +65,8 @@ class LostFiles:
             if not self._is_read and part.reason not in _NOTHING_TO_READ:
                 self._first_entry = self._first_entry or part
             self._end = part if part.reason in ENDS_READING else None
+        elif part.others and not part.extents:
+            pass
         elif self._spec.format not in ("warc", "html") and is_binary(part.data):
             self._binary = self._binary or Quarantined(part.file, f"byte {part.byte}", "", "nul_bytes", NUL_REMEDY)
         else:
@@ -68,14 +75,28 @@ class LostFiles:
     def close(self) -> None:
         """End the current file."""
         if fault := self._end or self._binary if self._is_read else self._first_entry or self._binary:
-            (self._cut if self._is_read else self._lost)[self._kind] += 1
-            if len(shown := self._shown.setdefault(self._kind, [])) < _MAX_SHOWN_FILES:
-                shown.append(fault)
+            self._count(self._cut if self._is_read else self._lost, fault)
         self._is_read, self._first_entry, self._end, self._binary = False, None, None, None
+
+    def add_cut(self, entries: Iterable[Quarantined]) -> None:
+        """Count the files that end within one of these records, which only parsing shows, after all parts."""
+        for entry in entries:
+            if entry.reason in CUT and entry.file not in self._faulty:
+                self._count(self._cut, entry)
+
+    def _count(self, files: Counter[str], fault: Quarantined) -> None:
+        kind = self._kind_of(fault.file)
+        files[kind] += 1
+        self._faulty.add(fault.file)
+        if len(shown := self._shown.setdefault(kind, [])) < _MAX_SHOWN_FILES:
+            shown.append(fault)
 
     @property
     def _kind(self) -> str:
-        name = self._name.rpartition("::")[2]
+        return self._kind_of(self._name)
+
+    def _kind_of(self, file: str) -> str:
+        name = file.rpartition("::")[2]
         if self._spec.members != "*" or has_ending(name, self._spec.format) or is_archive(name):
             return _OF_FORMAT
         return _NOTE if is_note(name) else Path(name).suffix

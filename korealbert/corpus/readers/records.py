@@ -42,6 +42,8 @@ _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _OTHER_BLANK = re.compile(r"[^\S\n ]")
 _SPACES = re.compile("   *")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_INCOMPLETE = ("unexpected end of data", "incomplete multibyte sequence")
+"""What decoders say of a character of which the last bytes are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,11 @@ def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantine
     try:
         return data.decode(records.encoding)
     except UnicodeDecodeError as error:
-        reason = "invalid_" + records.encoding.replace("-", "")
-        return bad_record(records, start + error.start, end, reason, _encoding_remedy(data, records.encoding, error))
+        reason, remedy = "invalid_" + records.encoding.replace("-", ""), _encoding_remedy(data, records.encoding, error)
+        if error.end == len(data) and error.reason in _INCOMPLETE:
+            reason = "truncated_text" if records.last and end == len(records.data) else reason
+            remedy = "it ends within a character, where the file or record was cut: fetch it again"
+        return bad_record(records, start + error.start, end, reason, remedy)
 
 
 def too_long_record(records: RawRecords, start: int, end: int) -> Quarantined | None:
@@ -177,8 +182,6 @@ def read_each(
 
 
 def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> str:
-    if error.end == len(data) and error.reason in ("unexpected end of data", "incomplete multibyte sequence"):
-        return "it ends within a character, where the file or record was cut: fetch it again"
     for other in ("cp949", "utf-8"):
         if other != encoding:
             try:

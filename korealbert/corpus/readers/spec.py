@@ -168,7 +168,7 @@ class ExtractSpec(Spec):
     as ``save_to_disk`` of the package datasets writes them. text: plain text, Markdown, or subtitles (SubRip, WebVTT, SAMI),
     whose times are left out. html: one page in each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's
     WET files, that is WARC files with the texts of pages (conversion records), whose fields are text, url, date, languages
-    and id.
+    and id. Records of the other kind are counted as dropped (``other_record_type``).
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links
@@ -226,7 +226,8 @@ class ExtractSpec(Spec):
     """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records, and of files of which nothing can be read (empty ones aside); above it the stage
-    fails and names the first five. A file of which the rest is not read, as it was cut or is damaged, counts as half."""
+    fails and names the first five. A file that ends within a record, or of which the rest is not read because of damage, counts
+    as half."""
     bad_share_applies_from: int = Field(default=20, ge=1)
     """With fewer records no share is too large, except that a source without any readable record fails unless ``max_bad_share``
     is 1."""

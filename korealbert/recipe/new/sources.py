@@ -202,6 +202,8 @@ def find_sources(paths: Sequence[Path], project: Path) -> FoundSources:
     given, seen = set(resolved), set[Path]()
     files, parts = list[Path](), list[list[Path]]()
     for path, place in zip(paths, resolved, strict=True):
+        if str(path) == "-" or path.is_fifo() or path.is_char_device():
+            raise RecipeError(f"{path}: this is no file, and every run reads its files anew; write it to one and name that")
         if not path.exists():
             raise RecipeError(f"{path}: no such file or directory; check the path after --from")
         if place in seen or given & set(place.parents):

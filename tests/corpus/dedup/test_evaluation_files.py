@@ -27,7 +27,6 @@ PAIRS: dict[str, object] = {"format": "jsonl", "columns": ["t", "p"]}
     ("suffix", "content", "fields", "texts"),
     [
         (".tsv", 'a\tb\n"가\t나"다\n', {"format": "tsv", "columns": ["b"]}, ['나"다']),
-        (".tsv", "가\t나\n", {"format": "tsv", "columns": [1], "header": False}, ["나"]),
         (".csv", 'q,a\r\n"가, ""나""",다\r\n', {"format": "csv", "columns": ["q", "a"]}, ['가, "나"', "다"]),
         (".json", '[{"t": "가", "n": 1}]', {"format": "json", "columns": ["t", "n"]}, ["가", "1"]),
         (
@@ -54,6 +53,12 @@ PAIRS: dict[str, object] = {"format": "jsonl", "columns": ["t", "p"]}
             ["가", "나", "다", "3"],
         ),
         (".jsonl", '{"t": "가", "p": ["나", null, "다"]}', PAIRS, ["가", "나 다"]),
+        (".tsv", "가\t나\n", {"format": "tsv", "columns": [1], "header": False}, ["나"]),
+        (".tsv", "a\ta\n가\t나\n", {"format": "tsv", "columns": [1], "header": True}, ["나"]),
+        (".txt", "가\r나\r", {"format": "lines"}, ["가", "나"]),
+        (".tsv", "a\tb\r가\t나\r", {"format": "tsv", "columns": ["b"]}, ["나"]),
+        (".jsonl", '{"t": "가", "p": "나"}\r{"t": "다", "p": "라"}\r', PAIRS, ["가", "나", "다", "라"]),
+        (".tsv", "가\tB\r\r나\tB\r", {"format": "conll", "columns": [0]}, ["가", "나"]),
     ],
 )
 def test_evaluation_sets_are_read_in_their_own_format(
@@ -79,9 +84,36 @@ def test_evaluation_sets_are_read_in_their_own_format(
         ),
         ("b\tb\n가\t나\n", {"format": "tsv", "columns": ["b"]}, "names 'b' more than once: .*; write its position"),
         ('[{"a": 1}]', {"format": "json", "columns": ["b"]}, r"record 1: no field 'b' in \['a'\]"),
-        ("{", {"format": "json", "columns": ["b"]}, "line 1, column 2: not JSON"),
-        ("[]", {"format": "korquad"}, "not KorQuAD's shape"),
-        ('{"b": "가"}\n{"b"}', {"format": "jsonl", "columns": ["b"]}, "line 2, column 5: not JSON"),
+        (
+            "{",
+            {"format": "json", "columns": ["b"]},
+            "the file is not a list; name the field that holds its records as key, or correct format",
+        ),
+        ("[{", {"format": "json", "columns": ["b"]}, "line 1, field 'record': no JSON .*column 3"),
+        ("[]", {"format": "korquad"}, "line 1, field 'record': the file is not an object with a list 'data'"),
+        ('{"data":\n[{"paragraphs": 3}]}', {"format": "korquad"}, "line 2, field 'data': not KorQuAD's shape"),
+        (
+            f'[{{"b": "가"}},\n{{"b": "나", "n": {"1" * 5_000}}}]',
+            {"format": "json", "columns": ["b"]},
+            r"line 2, field 'record': no JSON \(a number with more than 4,300 digits\)",
+        ),
+        (
+            f'{{"b": "가"}}\n{{"b": "나", "n": {"1" * 5_000}}}',
+            {"format": "jsonl", "columns": ["b"]},
+            r"line 2, field 'record': no JSON \(a number with more than 4,300 digits\)",
+        ),
+        (
+            '[{"b": "가"},\n{"b": "나", "b": "다"}]',
+            {"format": "json", "columns": ["b"]},
+            r"line 2, field 'record': no JSON \(the field 'b' is given twice\)",
+        ),
+        ('{"b": "나", "b": "다"}', {"format": "jsonl", "columns": ["b"]}, "line 1, .*the field 'b' is given twice"),
+        (
+            '{"data": [{"b": "가"}], "data": []}',
+            {"format": "json", "key": "data", "columns": ["b"]},
+            "the file is not just .*the field 'data' is given twice",
+        ),
+        ('{"b": "가"}\n{"b"}', {"format": "jsonl", "columns": ["b"]}, "line 2, field 'record': no JSON .*column 5"),
         ('{"b": "가"}\n\n{"a": "나"}', {"format": "jsonl", "columns": ["b"]}, r"line 3: no field 'b' in \['a'\]"),
         ("a\n가\n나\0다\n", {"format": "tsv", "columns": ["a"]}, "line 3, field 'column 1': holds a NUL byte"),
         ("", {"format": "lines"}, "no text of benchmark set in it; fetch the official file again"),
@@ -92,7 +124,7 @@ def test_evaluation_sets_are_read_in_their_own_format(
         ("가\tO\n나 O\n", {"format": "conll", "columns": [0]}, r'set.txt, line 2, field .column 0.: .*; write unit = "words"'),
         ("가\tO\n나\n", {"format": "conll", "columns": [0, 1]}, "set.txt, line 2, field 'column 1': the line has 1 columns"),
         ('t\n"가\n나\n', {"format": "csv", "columns": ["t"]}, "line 2, field 'row': .*; correct its quotation marks"),
-        ("[" * 100_000, {"format": "json", "columns": ["t"]}, "field 'record': JSON nested too deeply"),
+        ("[" * 100_000, {"format": "json", "columns": ["t"]}, r"line 1, field 'record': no JSON \(nested too deeply\)"),
         (
             '{"data":[{"paragraphs":[{"context":null,"qas":[]}]}]}',
             {"format": "korquad"},
@@ -155,9 +187,23 @@ def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
         list(read_texts(EvaluationFile.model_validate(table)))
 
 
-def test_an_unknown_encoding_is_refused() -> None:
-    with pytest.raises(ValidationError, match="unknown encoding: utf-9; utf-8 and cp949 are usual"):
-        EvaluationFile.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": "utf-9"})
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("utf-9", "unknown encoding: utf-9; utf-8 and cp949 are usual"),
+        ("rot13", "'rot13' is not a text encoding; utf-8 and cp949 are usual"),
+        ("base64", "'base64' is not a text encoding; utf-8 and cp949 are usual"),
+    ],
+)
+def test_an_unknown_encoding_is_refused(encoding: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        EvaluationFile.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": encoding})
+
+
+@pytest.mark.parametrize("form", ["tsv", "csv"])
+def test_positions_need_to_know_of_a_header(form: str) -> None:
+    with pytest.raises(ValidationError, match="benchmark x: columns are positions; set header = false if the first row"):
+        EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": form, "columns": [0]})
 
 
 @pytest.mark.real
@@ -187,6 +233,8 @@ def test_parquet_of_the_hub_is_read(tmp_path: Path) -> None:
         given = {"name": "set", "path": str(path), "format": "parquet", **fields}
         return list(read_texts(EvaluationFile.model_validate(given)))
 
+    pq.write_table(pa.table({"text": ["가", "나"], "n": [1.5, float("nan")]}), tmp_path / "numbers.parquet")
+    assert texts(path=str(tmp_path / "numbers.parquet"), columns=["text", "n"]) == ["가", "1.5", "나"]
     assert texts(columns=["text", "qas.question"]) == ["가나", "왜?"]
     assert texts(columns=["qas.answers"], unit="texts") == ["다", "라"]
     with pytest.raises(ValueError, match=r"test\.parquet, row 1: no field 'body' in \['n', 'qas', 'text'\]"):

@@ -178,6 +178,39 @@ def test_records_of_another_type_name_the_format_that_reads_them(tmp_path: Path)
             extract(tmp_path / "store", tmp_path / name, format=format, max_bad_share=0)
 
 
+@pytest.mark.parametrize("format", ["warc", "wet"])
+def test_records_of_another_type_are_counted(format: str, tmp_path: Path) -> None:
+    """Those that only describe others are not: a request, a description of the file."""
+    texts = [(f"https://a.example/{name}", f"글 {name}".encode()) for name in "ab"]
+    revisit = b"WARC/1.0\r\nWARC-Type: revisit\r\nWARC-Target-URI: http://a.example/c\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+    bare = b"WARC/1.0\r\nWARC-Target-URI: http://a.example/d\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+    whole = warc(*THREE, compress=False) + wet(*texts, compress=False) + revisit + bare
+    (tmp_path / "a.warc").write_bytes(whole)
+    found = extract(tmp_path / "store", tmp_path / "a.warc", format=format)
+    pages, words = [url for url, *_ in THREE], [url for url, _ in texts]
+    read, other, kind = (pages, words, "conversion") if format == "warc" else (words, pages, "response")
+    assert [document.url for document in found.documents] == read
+    assert [(one.url, drop.reason, drop.rule) for one, drop in found.dropped] == [
+        *((url, "other_record_type", kind) for url in other),
+        ("http://a.example/c", "other_record_type", "revisit"),
+        ("http://a.example/d", "other_record_type", "none"),
+    ]
+    assert len({one.id for one, _ in found.dropped}) == len(found.dropped)
+    assert found.stats["documents_in"] == len(read) + len(found.dropped) and not found.quarantined
+
+
+def test_a_source_of_other_records_alone_is_an_error_however_many_they_are(tmp_path: Path) -> None:
+    texts = wet(*((f"https://a.example/{n}", f"글 {n}".encode()) for n in range(100)), compress=False)
+    (folder := tmp_path / "in").mkdir()
+    (folder / "a.warc").write_bytes(texts)
+    with pytest.raises(ExtractionError, match=r"1 of 1 records \(100\.0%\) cannot be read.*no_records.*set format = \"wet\""):
+        extract(tmp_path / "store", folder, format="warc", max_bad_share=0.05)
+    (folder / "b.warc").write_bytes(warc(*THREE * 20, compress=False))
+    found = extract(tmp_path / "store", folder, format="warc", max_bad_share=0.05)
+    assert len(found.documents) == 60 and found.reasons == ["no_records"]
+    assert found.stats["dropped"] == {"other_record_type": 100}
+
+
 def test_damage_of_a_text_costs_that_text(tmp_path: Path) -> None:
     whole = wet(*((f"https://a.example/{name}", f"글 {name}".encode()) for name in "abc"), compress=False)
     second = whole.index(b"https://a.example/b")

@@ -105,9 +105,10 @@ def test_labelled_files(corpus: Artifact, tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), "utf-8")
     labelled = spec(classifier={"labelled": [str(path)]}, perplexity=None, min_quality=0.5)
     assert ran(STAGE, labelled, {"documents": corpus}, tmp_path / "out")["dropped"] == {"low_quality": 60}
-    path.write_text('{"text": "a", "label": "good"}\n{"text": "b", "label": "fine"}\n', "utf-8")
-    with pytest.raises(ValueError, match=r"labels\.jsonl, line 2: expected"):
-        ran(STAGE, labelled, {"documents": corpus}, tmp_path / "wrong")
+    for wrong in ('{"text": "b", "label": "fine"}', "[" * 100_000, '{"text": "b", "label": ' + "1" * 5_000 + "}"):
+        path.write_text(f'{{"text": "a", "label": "good"}}\n{wrong}\n', "utf-8")
+        with pytest.raises(ValueError, match=r"labels\.jsonl, line 2: expected"):
+            ran(STAGE, labelled, {"documents": corpus}, tmp_path / "wrong")
 
 
 def test_limits_that_leave_nothing_are_an_error(corpus: Artifact, tmp_path: Path) -> None:

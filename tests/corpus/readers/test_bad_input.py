@@ -228,7 +228,7 @@ def test_an_array_that_is_not_closed(tmp_path: Path) -> None:
     assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_json"])
     path.write_text(f'[\n{record(SENTENCE)},\n{{"text": "잘', "utf-8")
     found = extract(tmp_path / "store", path, format="json")
-    assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
+    assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_json"])
 
 
 def test_an_array_that_is_cut_within_a_character_keeps_the_records_that_a_broken_one_holds(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_an_array_that_is_cut_within_a_character_keeps_the_records_that_a_broken
     broken = f"[{record(SENTENCE)},\n{record('빠진 괄호')[:-1]},\n{record(SENTENCE)},\n".encode()
     path.write_bytes(broken + '{"text": "잘'.encode()[:-1])
     found = extract(tmp_path / "store", path, format="json")
-    assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], ["malformed_json", "invalid_utf8"])
+    assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], ["malformed_json", "truncated_text"])
     cut = found.quarantined[1]
     assert (cut.position, cut.remedy.split(":")[1]) == (f"line 4, byte {len(broken) + 10}", " fetch it again")
     path.write_bytes(broken + b'{"text": "\xff"}]')
@@ -340,7 +340,7 @@ def test_a_missing_quote_or_brace_costs_its_record_alone(
     assert lost <= {damaged, damaged + 1}
     assert damaged in lost or damage[1] == "}]}}"
     assert 1 <= len(found.quarantined) <= 4
-    assert all(reason in ("malformed_json", "truncated_json") for reason in found.reasons)
+    assert all(reason in ("malformed_json", "unclosed_json") for reason in found.reasons)
     if between != "\n" and damage[1] != "}]}}":
         begin = data.encode().index(written[damaged].encode())
         places = [int(bad.position.rpartition("byte ")[2]) for bad in found.quarantined]

@@ -323,7 +323,7 @@ def test_two_prediction_files_are_compared_in_pairs(tmp_path: Path) -> None:
         (b"[]\n", r"line 1, field 'record': found \[\]; give a JSON object"),
         (b'{"label": "1"}\n{"label": "1"}\n{"label": "1"}\n\n', "line 4, field 'record': the line is empty"),
         (b'{"label": "1"}\r\n\r\n', "line 2, field 'record': the line is empty"),
-        (b'{"label": "1"}\r{"label": "1"}\r', "line 1, field 'record': .* is no JSON"),
+        (b'{"label": "1"}\r{"label": "1"}\n', "line 1, field 'record': .* is no JSON"),
         (b'{"label": "1"} {"label": "1"}\n', "line 1, field 'record': .* is no JSON .*Extra data"),
         (b'"1"\n', "line 1, field 'record': found \"1\"; give a JSON object"),
         (b'{"label": "1"}\n\n{"label": "1"}\n', "line 2, field 'record': the line is empty; give one JSON object per line"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import random
 import tomllib
 from functools import cache
@@ -193,6 +194,15 @@ def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path,
     project.write(tmp_path / "mine", [files])
     with pytest.raises(RecipeError, match=r"recipe\.toml exists; name another directory"):
         project.write(tmp_path / "mine", [files])
+
+
+@pytest.mark.parametrize("name", ["-", "pipe", "/dev/null"])
+def test_what_can_be_read_only_once_is_refused_with_the_remedy(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / name if name == "pipe" else Path(name)
+    with pytest.raises(RecipeError, match="this is no file, and every run reads its files anew; write it to one and name that"):
+        project.write(tmp_path / "mine", [path])
+    assert not (tmp_path / "mine").exists()
 
 
 def test_names_and_titles_are_quoted_as_toml_wants_it(tmp_path: Path) -> None:
