@@ -145,6 +145,7 @@ NO_DOCUMENTS: Mapping[str, Any] = {
 }
 """Statistics of a shard or stage without documents."""
 
+
 def refuse_nothing_kept(stage: str, kept: Mapping[str, Mapping[str, Any]], remedy: str) -> None:
     """Raise ValueError with drops and remedy if documents came into parts of a corpus and none is left in any.
 

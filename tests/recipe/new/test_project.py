@@ -372,9 +372,7 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error_that_names_the_source(tmp
     project.write(tmp_path / "mine", [written(tmp_path / "t", {f"{n}.txt": prose(n) for n in range(30)})])
     recipe = tmp_path / "mine" / "recipe.toml"
     recipe.write_text(recipe.read_text("utf-8").replace("min_characters = 100", "min_characters = 10000"))
-    with pytest.raises(
-        ValueError, match=r"no document is left: t \(0 of 30 documents kept: 30 too_short\).*inspect clean/t"
-    ):
+    with pytest.raises(ValueError, match=r"no document is left: t \(0 of 30 documents kept: 30 too_short\).*inspect clean/t"):
         built(recipe, tmp_path / "store", "dedup")
 
 
