@@ -35,6 +35,7 @@ from korealbert.corpus.clean.personal_data import Kind
 from korealbert.corpus.dedup.candidates import (
     ANCHOR_COUNTS,
     RANKING_FILES,
+    Instances,
     Partitions,
     Ranking,
     Ranks,
@@ -224,10 +225,10 @@ def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path)
     work, ranking = _work(out_dir), Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate").cleared()
     gone = np.fromfile(work / "gone.bin", dtype=bool)
-    candidates = Candidates(work, signatures.offsets)
+    candidates, instances = Candidates(work, signatures.offsets), Instances()
     for pairs in read_pairs(signatures, work):
         numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
-        found = list(near_duplicates(map(tuple, numbers), gone, candidates, spec.threshold))
+        found = list(near_duplicates(map(tuple, numbers), gone, candidates, spec.threshold, instances))
         positions = np.array([position for position, _ in found], dtype=np.int64)
         worse, better = pairs[positions].T
         _note_drops(decisions, signatures, ranking, worse, better, np.array([similarity for _, similarity in found]))
