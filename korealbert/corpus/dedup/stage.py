@@ -296,6 +296,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     marks = read_marks(_work(out_dir), index, job.numbers, job.ranges) if spec.repeats else {}
     paragraphs: Counter[str] = Counter()
     lines: Counter[str] = Counter()
+    contaminated: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
     sources: dict[str, Any] = {}
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"repeats-{index:05d}.arrow", _REPEATS_SCHEMA) as log:
@@ -313,11 +314,14 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
                 shard.keep(replace(document, text=clean.text, title=title))
                 paragraphs.update(clean.paragraphs)
                 lines.update(clean.lines + removed_titles)
+                contaminated.update(clean.characters)
             else:
                 shard.drop(document, drop)
             sources = sum_stats([sources, {document.source: _counted(clean, drop)}])
     removed = {"paragraphs_decontaminated": paragraphs.total(), "lines_decontaminated": lines.total()}
-    stats = {**shard.stats, **removed, "decontaminated": dict(sorted((paragraphs + lines).items())), "sources": sources}
+    by_benchmark = {"decontaminated": paragraphs + lines, "characters_decontaminated": contaminated}
+    stats = {**shard.stats, **removed, "sources": sources}
+    stats |= {name: dict(sorted(counts.items())) for name, counts in by_benchmark.items()}
     return stats | ({"characters_repeated": dict(repeated)} if spec.repeats else {})
 
 
@@ -329,7 +333,7 @@ def _without_repeats(
         kinds = sorted({one.kind for one in shortened.removals})
         return clean, Drop("repeated", f"{', '.join(kinds)}: nothing else in it")
     again = _decontaminated(shortened.text, spec, out_dir)
-    counts = clean.paragraphs + again.paragraphs, clean.lines + again.lines
+    counts = (clean.paragraphs + again.paragraphs, clean.lines + again.lines, clean.characters + again.characters)
     return Decontaminated(again.text, again.drop, *counts), again.drop
 
 
@@ -343,11 +347,13 @@ class DedupStats(DocumentStats):
     """Copies and evaluation texts that were removed."""
 
     paragraphs_decontaminated: int = 0
-    """Removed from kept documents, like the next two."""
+    """Removed from kept documents, like the next three."""
     lines_decontaminated: int = 0
     """Includes titles."""
     decontaminated: dict[str, int] = Field(default_factory=dict)
     """Paragraphs and lines by benchmark."""
+    characters_decontaminated: dict[str, int] = Field(default_factory=dict)
+    """Characters of these paragraphs and lines with their line breaks, without titles, by benchmark."""
     candidate_pairs: int = 0
     characters_repeated: dict[str, int] = Field(default_factory=dict)
     """Characters of repeated passages that were removed from kept documents, with white space, by kind: sentences, paragraphs,
@@ -386,6 +392,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write")
     nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
+    nothing["characters_decontaminated"] = {}
     nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
     return DedupStats.of(sum_stats([nothing, *found, *parts]))
 
@@ -408,7 +415,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=20,
+    version=21,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -98,8 +98,8 @@ _WRITTEN_DAY = r"(?:19|20)\d\d(?:년|\.) ?\d{1,2}(?:월|\.) ?\d{1,2}(?:일|\.)?(
 _FURNITURE = re.compile(
     "|".join(
         (
-            r"(?<![가-힣a-z])(?:조회|추천|비추천|댓글|답글|공감|비공감|좋아요|싫어요|스크랩|등록|입력|(?:최종 ?)?수정|작성|게시|승인|발행"
-            r"|hits?|views?|likes?|read)(?:수|일|일시|시간|일자|날짜)? ?[:|]? ?"
+            r"(?<![가-힣a-z])(?:조회|추천|비추천|댓글|답글|공감|비공감|좋아요|싫어요|스크랩|등록|입력"
+            r"|(?:최종 ?)?수정|작성|게시|승인|발행|hits?|views?|likes?|read)(?:수|일|일시|시간|일자|날짜)? ?[:|]? ?"
             rf"(?:{_WRITTEN_DAY}(?: ?{_CLOCK})?|(?>\d[\d.,:/ -]*)(?![호차기편권]))",
             r"(?<![가-힣a-z])(?:작성자|글쓴이|닉네임|등록자|기자) ?[:=] ?[^\s|/]{1,20}",
             rf"(?<!\d)(?:{_DAY}(?: ?{_CLOCK})?|{_WRITTEN_DAY} ?{_CLOCK})",
@@ -113,8 +113,9 @@ _FURNITURE = re.compile(
         )
     )
 )
-"""What a page adds to a text, and its copies differ in: counts, when it was made and by whom (등록일 2012-03-04 10:22 | 조회
-1,234, 홍길동 기자), the number of the version (2보), telephone numbers, addresses and page numbers. A date in words without a label or time is the text's own."""
+"""What a page adds to a text, and its copies differ in: counts, when it was made and by whom (등록일 2012-03-04 10:22 |
+조회 1,234, 홍길동 기자), the number of the version (2보), telephone numbers, addresses and page numbers. A date in words
+without a label or time is the text's own."""
 
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""

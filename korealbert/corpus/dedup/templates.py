@@ -1,10 +1,10 @@
 """Whether two near-copies are one template, filled in twice: equal but for names and numbers.
 
 The words and numbers of the texts are aligned. Texts are of one template if they differ only in words and numbers that are
-exchanged for others, in the same place and with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other difference (a
-word more, another ending, a corrected letter) makes them versions of one text. So does a single exchanged word without a
-particle, which may be an adverb or a verb, unless it opens the text, returns, is the name of a person, or has the same head as
-the other (월요일 and 화요일, 왼쪽 and 오른쪽).
+exchanged for others, in the same place and with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other
+difference (a word more, another ending, a corrected letter) makes them versions of one text. So does a single exchanged word
+without a particle, which may be an adverb or a verb, unless it opens the text, returns, is the name of a person, or has the
+same head as the other (월요일 and 화요일, 왼쪽 and 오른쪽).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MIN_SYLLABLES = 2
 _MIN_LETTERS, _MIN_DIFFERENT_LETTERS = 4, 2
 """Words of this length, in jamo or Latin letters, with fewer different letters are spellings of one."""
 _ALTERNATING = (("은", "는"), ("이", "가"), ("을", "를"), ("과", "와"), ("으로", "로"), ("이나", "나"), ("이란", "란"))
-_SAME_PARTICLE = {one: other for one, other in _ALTERNATING}
+_SAME_PARTICLE = dict(_ALTERNATING)
 
 
 class _Exchange(NamedTuple):
@@ -91,27 +91,29 @@ def _same(token: str) -> str:
 
 
 def _exchange(one: str, other: str) -> _Exchange | None:
-    if one[-1].isdecimal() or other[-1].isdecimal():
-        return _Exchange(one, other, certain=True) if one[-1].isdecimal() and other[-1].isdecimal() else None
+    if one[-1].isdecimal() and other[-1].isdecimal():
+        return _Exchange(one, other, certain=True)
     stems, others = _stems(one), _stems(other)
-    if set(stems.values()) & set(others.values()):
-        return None
-    common = max(stems.keys() & others.keys(), key=len)
-    name, instead = stems[common], others[common]
-    hangul = _HANGUL.fullmatch(name) is not None
-    if hangul != (_HANGUL.fullmatch(instead) is not None) or (hangul and min(len(name), len(instead)) < _MIN_SYLLABLES):
-        return None
-    if _NO_NAME.fullmatch(name) or _NO_NAME.fullmatch(instead):
-        return None
-    persons = _PERSON.fullmatch(name) and _PERSON.fullmatch(instead)
+    particle = max(stems.keys() & others.keys(), key=len)
+    name, instead = stems[particle], others[particle]
+    persons = _PERSON.fullmatch(name) is not None and _PERSON.fullmatch(instead) is not None
     verbs = is_verb(name) + is_verb(instead)
-    other_role = not common and not persons and (verbs > 0 or len(stems) > 1 < len(others))
-    if verbs > 1 or other_role:
-        return None
-    if _distance(*(unicodedata.normalize("NFD", word) for word in (name, instead))) < _MIN_DIFFERENT_LETTERS:
+    other_role = not particle and not persons and (verbs > 0 or len(stems) > 1 < len(others))
+    inflected = bool(set(stems.values()) & set(others.values()))
+    if verbs > 1 or other_role or inflected or not _are_names(name, instead):
         return None
     same_head = name[-1] == instead[-1] and not _ADJECTIVE.fullmatch(name)
-    return _Exchange(name, instead, certain=bool(common or persons or same_head))
+    return _Exchange(name, instead, certain=bool(particle) or persons or same_head)
+
+
+def _are_names(one: str, other: str) -> bool:
+    """Return whether two words may be names of the same script, and are not spellings of one."""
+    if _NO_NAME.fullmatch(one) or _NO_NAME.fullmatch(other) or one[-1].isdecimal() or other[-1].isdecimal():
+        return False
+    hangul = [_HANGUL.fullmatch(word) is not None for word in (one, other)]
+    if hangul[0] != hangul[1] or (hangul[0] and min(len(one), len(other)) < _MIN_SYLLABLES):
+        return False
+    return _distance(unicodedata.normalize("NFD", one), unicodedata.normalize("NFD", other)) >= _MIN_DIFFERENT_LETTERS
 
 
 def _stems(word: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from korealbert.corpus.dedup import candidates
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, Instances, Partitions, near_duplicates, rank_documents
+from korealbert.corpus.dedup.repeats import Repeats
 from korealbert.corpus.dedup.signatures import (
     BANDS,
     Candidates,
@@ -27,7 +28,6 @@ from korealbert.corpus.dedup.signatures import (
     squeeze,
     write_candidates,
 )
-from korealbert.corpus.dedup.repeats import Repeats
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.documents.schema import Document
 from tests.corpus.dedup.outcomes import outcome

@@ -14,8 +14,9 @@ from tests.corpus.dedup.outcomes import outcome
 from tests.corpus.documents_made import document
 
 _REST = (
-    "관계 기관은 피해가 있는지 확인하고 있다. 주민들은 집 밖으로 나와 한동안 돌아가지 못했다. 담당자는 안내에 따라 달라고 말했다. "
-    "자세한 내용은 누리집에서 볼 수 있으며 문의는 전화로 하면 된다. 비슷한 일은 지난해에도 두 차례 있었다."
+    "관계 기관은 피해가 있는지 확인하고 있다. 주민들은 집 밖으로 나와 한동안 돌아가지 못했다. "
+    "담당자는 안내에 따라 달라고 말했다. 자세한 내용은 누리집에서 볼 수 있으며 "
+    "문의는 전화로 하면 된다. 비슷한 일은 지난해에도 두 차례 있었다."
 )
 _ENGLISH = (
     "{} is a village in the north of the county. It has a church, a school and a mill on the river. The population works in "
