@@ -54,7 +54,7 @@ DECIMAL = re.compile(r"\.(?<=\d\.)(?<!\.\d\.)(?<!\.\d\d\.)(?=\d+(?!\.?\d))")
 """A decimal point; the points of a date (2019.10.1) part numbers."""
 _SIGN = re.compile(r"[-−－](?<=[^\w\n].)(?=\d)")
 """A minus; at the beginning of a line it is a bullet."""
-_BETWEEN = re.compile(r"[\W_](?<=\d.)[\W_]*+(?=\d)")
+_BETWEEN = re.compile(r"(\d)[\W_]++(?=\d)")
 
 
 def with_figures(text: str) -> str:
@@ -63,7 +63,7 @@ def with_figures(text: str) -> str:
     So 1.5 is neither 15 nor 1 5, nor is -5 equal to 5, but 1,000 and 1000 are one.
     """
     text = _SIGN.sub(_MINUS, DECIMAL.sub(_POINT, THOUSANDS.sub("", text)))
-    return squeeze(_BETWEEN.sub(_APART, text))
+    return squeeze(_BETWEEN.sub(rf"\1{_APART}", text))
 
 
 def letters_in(text: str) -> int:

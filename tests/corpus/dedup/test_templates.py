@@ -71,6 +71,8 @@ def test_one_name_or_number_in_its_place_tells_templates_apart(text: str, one: s
         (_REST + "\n2012-03-04 10:22", _REST + "\n2013.11.05. 23:41"),
         (_REST + "\n입력 2012년 3월 4일 오후 3:22", _REST + "\n입력 2012년 5월 14일 오전 9:02"),
         (_REST + "\n문의 02-123-4567", _REST + "\n문의 031) 777-8888"),
+        (_REST + " 댓글(13) 조회(7,839)", _REST + " 댓글(1) 조회(4,796)"),
+        (_REST + " - 3 -", _REST + " - 12 -"),
         (_REST + "\n- 3 -", _REST + "\n- 12 -"),
         (_REST + "\n3 / 12 페이지", _REST + "\n4 / 12 페이지"),
         ("[1보] " + _REST, "[종합2보] " + _REST),
