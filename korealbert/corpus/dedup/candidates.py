@@ -1,7 +1,7 @@
 """Decides which documents are copies, on signatures: independent of shards, workers and input order.
 
 All documents are ranked: by source (``[dedup] priority``), then longer ones first, then by id. A document is dropped if it
-duplicates a better one that is kept: by equal letters and digits (exact), or by a common band and a Jaccard similarity of at
+duplicates a better one that is kept: by equal letters and figures (exact), or by a common band and a Jaccard similarity of at
 least the threshold (near). The best of several exact copies may itself be dropped for a near-duplicate. So every dropped
 document has a survivor, directly or through one other document, and of a chain of texts that are each similar to the next, not
 all are dropped.
@@ -193,7 +193,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[tuple[Ranks, Ranks]]:
-    """Yield the ranks of documents whose letters and digits equal those of a better one, and the ranks of the best ones."""
+    """Yield the ranks of documents whose letters and figures equal those of a better one, and the ranks of the best ones."""
     for rows in _buckets(_signed(signatures, ranking, None, None), int(signatures.offsets[-1]), out):
         copies = np.flatnonzero(~begins_run(rows["bucket"]))
         best = rows["rank"][_starts(rows)]

@@ -4,7 +4,7 @@ Copies are ranked as their documents are (``candidates``), then by their place i
 sorted by hash, without those that have enough better copies in the same shard (map). Then the passages of each range of hashes
 are merged over all shards (map over ranges). Memory holds the passages of one shard, or of one range.
 
-Lines and paragraphs are compared by their letters and digits, runs of words by the hash of each window of a fixed number of
+Lines and paragraphs are compared by their letters and figures, runs of words by the hash of each window of a fixed number of
 words. All words of repeated windows are removed; Lee et al. 2022 (arXiv 2107.06499) find the same by a suffix array.
 """
 
@@ -44,7 +44,7 @@ class Repeats(Spec):
     """How often a passage may occur in the corpus."""
 
     sentences: int = Field(default=0, ge=0)
-    """How many lines with the same letters and digits are kept, those of the best documents; 0: all. After the clean stage a
+    """How many lines with the same letters and figures are kept, those of the best documents; 0: all. After the clean stage a
     line is a sentence."""
     paragraphs: int = Field(default=0, ge=0)
     """The same for paragraphs."""

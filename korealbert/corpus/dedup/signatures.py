@@ -1,6 +1,7 @@
 """Shingles and signatures, which deduplication compares instead of texts.
 
-Texts are reduced to letters and digits, because copies of a Korean text differ mostly in spacing and punctuation. Shingles are
+Texts are reduced to letters and digits, because copies of a Korean text differ mostly in spacing and punctuation. For exact
+copies, decimal points, signs and the ends of numbers count as well: 1.5조 is not 15조. Shingles are
 hashes of all windows of 5 letters. Those of candidates are kept on disk, in a file per shard, and read one document at a time,
 without a memory map, whose pages would count as memory of this process.
 

@@ -5,9 +5,9 @@ hashes of candidates (map), compare them (one reduce), write every shard (map). 
 are two more before the last: write the passages of kept documents (map), and find repeated ones (map over ranges of hashes).
 ``repeats-*.arrow`` then has the deleted passages.
 
-Work files are in ``.work`` of the output until it is complete: about 200 bytes per document, 1.5 per letter, and 11 per letter
+Work files are in ``.work`` of the output until it is complete: about 200 bytes per document, 1.5 per letter, and 14 per letter
 of candidates. Memory holds one partition of rows (some 300 MB; more above 1,024 bucket partitions, about 500 M rows:
-docs/scale.md), 4 bytes per document and 48 per candidate.
+docs/scale.md), 4 bytes per document and 56 per candidate.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class DedupSpec(Spec):
     threshold: float = Field(default=0.8, gt=0, le=1)
     """Minimum Jaccard similarity of 5-letter shingles of near-duplicates. Both are kept if their subjects differ: most of their
     numbers do, or each is about a word of its own title or opening (매리너 6호 and 7호, 2011년 and 2012년, the men's race
-    and the women's)."""
+    and the women's), or they are equal but for names and numbers, except those of page footers. Of one such template up to 50
+    are kept."""
     contained: float = Field(default=0.9, ge=0, le=1)
     """A text is dropped if this share of its 5-letter shingles is in a longer one of any source (the first version of a report,
     a text that another quotes). 0, or without ``near``: off. A passage that more than 17 texts share counts as boilerplate, so
