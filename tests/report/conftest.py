@@ -171,6 +171,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
         "kowiki": {"documents_in": 50, "documents_out": 47, "characters_out": 15_000, "exact_duplicate": 3},
     }
     unique = {"sources": sources, "decontaminated": {"nsmc-test": 12, "korsts-test": 3}}
+    unique |= {"characters_decontaminated": {"nsmc-test": 2_345, "korsts-test": 67}}
     run["dedup"] = made(
         store, "dedup", unique, cleaned, write_documents(75, {"exact_duplicate": ["가", "나", "다", "라", "마"]})
     )

@@ -166,7 +166,7 @@ def test_dropped_and_quarantined_documents_are_explained(report: Path) -> None:
     assert "| extract/kowiki | invalid utf8 | 2 |" in text
     assert "dump.tar::AA/0, line 0" in text
     assert "secret/place" not in text
-    assert "| nsmc-test | 12 |" in text
+    assert "| nsmc-test | 12 | 2,345 |" in text
 
 
 def test_a_reason_has_its_examples_whichever_shard_they_are_in(artifacts: Artifacts, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Decides which documents are copies, on signatures: independent of shards, workers and input order.
 
 All documents are ranked: by source (``[dedup] priority``), then longer ones first, then by id. A document is dropped if it
-duplicates a better one that is kept: by equal letters and digits (exact), or by a common band and a Jaccard similarity of at
+duplicates a better one that is kept: by equal letters and figures (exact), or by a common band and a Jaccard similarity of at
 least the threshold (near). The best of several exact copies may itself be dropped for a near-duplicate. So every dropped
 document has a survivor, directly or through one other document, and of a chain of texts that are each similar to the next, not
 all are dropped.
@@ -12,16 +12,19 @@ Rows are sorted on disk in partitions. Memory holds one partition of rows and fo
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.dedup.signatures import BANDS, Candidates, Compared, Signatures, begins_run, jaccard
+from korealbert.corpus.dedup.signatures import BANDS, Candidates, Compared, Signatures, begins_run, jaccard, unpacked
 from korealbert.corpus.dedup.subjects import different_subjects
+from korealbert.corpus.dedup.templates import same_template
 
 ROWS_PER_PARTITION = 1 << 19
 """Rows that are sorted at once: a few tens of MB with the copies for sorting."""
@@ -172,6 +175,9 @@ _FEWEST_RANKS = 1 << 12
 """Ranks whose pairs are in one partition, of up to 4 million documents; above, more, because the number of partitions is
 limited. A pair is there for each anchor that two texts share, so one text may have thousands: 8 bytes each."""
 
+MAX_INSTANCES = 50
+"""Near-copies that differ in names and numbers alone are kept up to this many of each template; more are generated text."""
+
 ANCHOR_COUNTS = "anchor-counts.bin"
 """File with the number of anchors of each document."""
 _MIN_SHARED_ANCHORS = 0.25
@@ -187,7 +193,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[tuple[Ranks, Ranks]]:
-    """Yield the ranks of documents whose letters and digits equal those of a better one, and the ranks of the best ones."""
+    """Yield the ranks of documents whose letters and figures equal those of a better one, and the ranks of the best ones."""
     for rows in _buckets(_signed(signatures, ranking, None, None), int(signatures.offsets[-1]), out):
         copies = np.flatnonzero(~begins_run(rows["bucket"]))
         best = rows["rank"][_starts(rows)]
@@ -224,28 +230,49 @@ def _unpack(packed: npt.NDArray[np.uint64]) -> Ranks:
     return np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
 
 
+class Instances:
+    """Counts the texts that are kept as instances of a template, by the best of them."""
+
+    def __init__(self) -> None:
+        self._templates: dict[int, int] = {}
+        self._counts: Counter[int] = Counter()
+
+    def exhausted(self, instance: int) -> bool:
+        """Return whether ``MAX_INSTANCES`` of the template of this text are kept."""
+        return 1 + self._counts[self._templates.get(instance, instance)] >= MAX_INSTANCES
+
+    def add(self, instance: int, better: int) -> None:
+        """Count a text as an instance of the template of a better one."""
+        template = self._templates[instance] = self._templates.get(better, better)
+        self._counts[template] += 1
+
+
 def near_duplicates(
-    pairs: Iterable[tuple[int, int]], gone: _Flags, candidates: Candidates, threshold: float
+    pairs: Iterable[tuple[int, int]], gone: _Flags, candidates: Candidates, threshold: float, instances: Instances
 ) -> Iterator[tuple[int, float]]:
-    """Yield the positions of pairs whose worse document is dropped, with their similarity; update ``gone``.
+    """Yield the positions of pairs whose worse document is dropped, with their similarity; update ``gone`` and ``instances``.
 
     ``pairs`` are the numbers of a worse and a better document, sorted by rank, without exact duplicates. A document is dropped
-    for the best candidate that is kept, similar enough and about the same subject.
+    for the best candidate that is kept, similar enough and about the same subject, or of the same template as many others.
     """
-    current: tuple[int, Compared] | None = None
-    for position, (worse, better) in enumerate(pairs):
-        if gone[worse] or gone[better]:
-            continue
-        least, most = sorted((candidates.length(worse), candidates.length(better)))
-        if least < threshold * most:
-            continue
-        if current is None or worse != current[0]:
-            current = worse, candidates.read(worse)
-        other = candidates.read(better)
-        similarity = jaccard(current[1].shingles, other.shingles)
-        if similarity >= threshold and not different_subjects(current[1], other):
+    for worse, group in groupby(enumerate(pairs), lambda each: each[1][0]):
+        ours: Compared | None = None
+        template: int | None = None
+        for position, (_, better) in group:
+            least, most = sorted((candidates.length(worse), candidates.length(better)))
+            if gone[worse] or gone[better] or least < threshold * most:
+                continue
+            ours, theirs = ours or candidates.read(worse), candidates.read(better)
+            similarity = jaccard(ours.shingles, theirs.shingles)
+            if similarity < threshold or different_subjects(ours, theirs):
+                continue
+            if same_template(unpacked(ours.text), unpacked(theirs.text)) and not instances.exhausted(better):
+                template = better if template is None else template
+                continue
             gone[worse] = True
             yield position, similarity
+        if template is not None and not gone[worse]:
+            instances.add(worse, template)
 
 
 def contained(
@@ -266,7 +293,9 @@ def contained(
         short, long = candidates.read(part), candidates.read(whole)
         common = np.intersect1d(short.shingles, long.shingles, assume_unique=True)
         share = len(common) / len(short.shingles)
-        if share >= threshold and not different_subjects(short, long):
+        if share < threshold or different_subjects(short, long):
+            continue
+        if not same_template(unpacked(short.text), unpacked(long.text)):
             parts[part] = True
             yield position, better_is_part, share
 

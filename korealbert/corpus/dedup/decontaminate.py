@@ -150,6 +150,8 @@ class Decontaminated:
     """Removed paragraphs by benchmark."""
     lines: Counter[str] = field(default_factory=Counter)
     """Lines removed from other paragraphs, by benchmark."""
+    characters: Counter[str] = field(default_factory=Counter)
+    """Characters of both with the line breaks, by benchmark."""
 
     @property
     def changed(self) -> bool:
@@ -191,7 +193,7 @@ class EvaluationTexts:
 
     def decontaminate(self, text: str) -> Decontaminated:
         """Remove paragraphs and lines that are evaluation texts, or drop the document; see the module for what is compared."""
-        counts = Counter[str](), Counter[str]()
+        counts = Counter[str](), Counter[str](), Counter[str]()
         before: list[_Paragraph] = []
         paragraphs = [[(line, letters_of(line)) for line in paragraph.split("\n")] for paragraph in text.split("\n\n")]
         while paragraphs != before:  # what is left may be an evaluation text again
@@ -204,8 +206,10 @@ class EvaluationTexts:
             drop = Drop("contaminated", f"{', '.join(sorted(counts[0] | counts[1]))}: nothing else in it")
         return Decontaminated("\n\n".join("\n".join(line for line, _ in lines) for lines in paragraphs), drop, *counts)
 
-    def _without_copies(self, paragraphs: list[_Paragraph], whole: Counter[str], lines: Counter[str]) -> list[_Paragraph]:
-        """Remove paragraphs and lines once; count the removed paragraphs and the lines removed from others."""
+    def _without_copies(
+        self, paragraphs: list[_Paragraph], whole: Counter[str], lines: Counter[str], characters: Counter[str]
+    ) -> list[_Paragraph]:
+        """Remove paragraphs and lines once; count the removed paragraphs, the lines removed from others, and characters."""
         owners = iter(self._line_owners([line for paragraph in paragraphs for line in paragraph]))
         left = []
         for paragraph in paragraphs:
@@ -214,10 +218,16 @@ class EvaluationTexts:
             owner = self._paragraph_owner(paragraph, kept)
             if owner is not None:
                 whole[self.names[owner]] += 1
+                characters[self.names[owner]] += sum(len(line) + 1 for line, _ in paragraph) + 1
                 continue
-            lines.update(self.names[one] for one in line_owners if one is not None)
+            for (line, _), one in zip(paragraph, line_owners):
+                if one is not None:
+                    lines[self.names[one]] += 1
+                    characters[self.names[one]] += len(line) + 1
             if kept:
                 left.append(kept)
+            elif line_owners[-1] is not None:
+                characters[self.names[line_owners[-1]]] += 1  # the blank line
         return left
 
     def _paragraph_owner(self, paragraph: _Paragraph, kept: _Paragraph) -> int | None:

@@ -4,7 +4,7 @@ Copies are ranked as their documents are (``candidates``), then by their place i
 sorted by hash, without those that have enough better copies in the same shard (map). Then the passages of each range of hashes
 are merged over all shards (map over ranges). Memory holds the passages of one shard, or of one range.
 
-Lines and paragraphs are compared by their letters and digits, runs of words by the hash of each window of a fixed number of
+Lines and paragraphs are compared by their letters and figures, runs of words by the hash of each window of a fixed number of
 words. All words of repeated windows are removed; Lee et al. 2022 (arXiv 2107.06499) find the same by a suffix array.
 """
 
@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
 from korealbert.corpus.dedup.candidates import Ranking
-from korealbert.corpus.dedup.signatures import PrefixHashes, begins_run, save_array, squeeze
+from korealbert.corpus.dedup.signatures import PrefixHashes, begins_run, letters_in, save_array, squeeze, with_figures
 from korealbert.corpus.normalise import with_line_breaks
 from korealbert.philox import hash64
 
@@ -44,7 +44,7 @@ class Repeats(Spec):
     """How often a passage may occur in the corpus."""
 
     sentences: int = Field(default=0, ge=0)
-    """How many lines with the same letters and digits are kept, those of the best documents; 0: all. After the clean stage a
+    """How many lines with the same letters and figures are kept, those of the best documents; 0: all. After the clean stage a
     line is a sentence."""
     paragraphs: int = Field(default=0, ge=0)
     """The same for paragraphs."""
@@ -70,10 +70,10 @@ _MIN_WORDS = 8
 def _passages(text: str, spec: Repeats) -> Iterator[_Passages]:
     """Yield the passages of a text, one array for each kind."""
     if spec.sentences:
-        yield _hashed(((number, squeeze(line)) for number, line in enumerate(text.split("\n"))), _SENTENCES, spec)
+        yield _hashed(((number, with_figures(line)) for number, line in enumerate(text.split("\n"))), _SENTENCES, spec)
     if spec.paragraphs:
         lines = text.split("\n")
-        whole = ("".join(squeeze(lines[number]) for number in numbers) for numbers in _paragraphs(lines))
+        whole = (with_figures(" ".join(lines[number] for number in numbers)) for numbers in _paragraphs(lines))
         yield _hashed(enumerate(whole), _PARAGRAPHS, spec)
     if spec.words and len(words := text.split()) >= spec.words:
         ends = np.cumsum([len(word) + 1 for word in words], dtype=np.int64)
@@ -90,7 +90,7 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _hashed(passages: Iterable[tuple[int, str]], kind: int, spec: Repeats) -> _Passages:
-    found = [(hash64(letters) & ~3 | kind, place) for place, letters in passages if len(letters) >= spec.min_letters]
+    found = [(hash64(letters) & ~3 | kind, place) for place, letters in passages if letters_in(letters) >= spec.min_letters]
     return np.array(found, dtype=np.uint64).reshape(-1, 2).T
 
 

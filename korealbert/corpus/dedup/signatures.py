@@ -1,6 +1,7 @@
 """Shingles and signatures, which deduplication compares instead of texts.
 
-Texts are reduced to letters and digits, because copies of a Korean text differ mostly in spacing and punctuation. Shingles are
+Texts are reduced to letters and digits, because copies of a Korean text differ mostly in spacing and punctuation. For exact
+copies, decimal points, signs and the ends of numbers count as well: 1.5조 is not 15조. Shingles are
 hashes of all windows of 5 letters. Those of candidates are kept on disk, in a file per shard, and read one document at a time,
 without a memory map, whose pages would count as memory of this process.
 
@@ -14,6 +15,7 @@ be read without the others; and anchors, sampled windows that find texts contain
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,6 +46,30 @@ def squeeze(text: str) -> str:
     squeezed = _squeezed()[codes]
     letters = squeezed[squeezed > 0].tobytes().decode("utf-16-le")
     return letters.lower() if "Σ" in letters or "İ" in letters else letters
+
+
+_POINT, _MINUS, _APART = "ˑ", "ˉ", "ˈ"
+"""Letters of Unicode that stand for what figures have within, before and between them."""
+THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+DECIMAL = re.compile(r"\.(?<=\d\.)(?<!\.\d\.)(?<!\.\d\d\.)(?=\d+(?!\.?\d))")
+"""A decimal point; the points of a date (2019.10.1) part numbers."""
+_SIGN = re.compile(r"[-−－](?<=[^\w\n].)(?=\d)")
+"""A minus; at the beginning of a line it is a bullet."""
+_BETWEEN = re.compile(r"(\d)[\W_]++(?=\d)")
+
+
+def with_figures(text: str) -> str:
+    """Return the letters and digits of a text in lower case, with letters for decimal points, signs and what parts numbers.
+
+    So 1.5 is neither 15 nor 1 5, nor is -5 equal to 5, but 1,000 and 1000 are one.
+    """
+    text = _SIGN.sub(_MINUS, DECIMAL.sub(_POINT, THOUSANDS.sub("", text)))
+    return squeeze(_BETWEEN.sub(rf"\1{_APART}", text))
+
+
+def letters_in(text: str) -> int:
+    """Return how many letters and digits a text of ``with_figures`` has."""
+    return len(text) - sum(map(text.count, (_POINT, _MINUS, _APART)))
 
 
 def _codes(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
@@ -160,7 +186,7 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
 
 
 class Compared(NamedTuple):
-    """Sorted hashes by which a candidate is compared."""
+    """Sorted hashes by which a candidate is compared, and its text."""
 
     shingles: Hashes
     """Without repetitions."""
@@ -170,6 +196,19 @@ class Compared(NamedTuple):
     """Of the words of the title, of those that the opening repeats, and of its identifiers, without repetitions."""
     numbered: Hashes
     """Of the title's identifiers, sorted, after the hash of the rest of the title; empty without identifiers."""
+    text: Hashes
+    """The text itself, see ``packed``."""
+
+
+def packed(text: str) -> Hashes:
+    """Return a text as UTF-8 in words of 8 bytes, padded with blanks."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    return np.frombuffer(encoded.ljust(-(-len(encoded) // 8) * 8), dtype=np.uint64)
+
+
+def unpacked(words: Hashes) -> str:
+    """Return a text from ``packed``, with the blanks."""
+    return words.tobytes().decode("utf-8", "surrogatepass")
 
 
 def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:
@@ -193,7 +232,7 @@ def save_array(path: Path, array: npt.NDArray[Any]) -> None:
 
 
 class Candidates:
-    """Reads the output of ``write_candidates`` for all shards; holds 48 bytes per candidate in memory."""
+    """Reads the output of ``write_candidates`` for all shards; holds 56 bytes per candidate in memory."""
 
     def __init__(self, directory: Path, offsets: npt.NDArray[np.int64]) -> None:
         self._directory, self._offsets = directory, offsets
@@ -263,7 +302,7 @@ _SIGNATURE = np.dtype(
         ("shingled", "?"),
     ]
 )
-"""``ordinal``: position in the shard. ``source``: number of the source in the shard. ``exact``: hash of letters and digits.
+"""``ordinal``: position in the shard. ``source``: number of the source in the shard. ``exact``: hash of letters and figures.
 ``content``: hash of the whole text. ``shingled``: whether the text is long enough for shingles."""
 
 
@@ -284,7 +323,7 @@ class SignatureWriter:
         """Sign a document with its decontaminated text. Raises ValueError naming an id that is not 16 hex digits."""
         squeezed = squeeze(text)
         source = self.sources.setdefault(document.source, len(self.sources))
-        exact, content = fingerprint(squeezed, text), fingerprint(text, text)
+        exact, content = fingerprint(with_figures(text), text), fingerprint(text, text)
         prefixes = PrefixHashes(squeezed) if self._near else None
         hashes = prefixes.windows(SHINGLE_LETTERS) if prefixes else np.empty(0, dtype=np.uint64)
         if prefixes and self._contained:

@@ -5,9 +5,9 @@ hashes of candidates (map), compare them (one reduce), write every shard (map). 
 are two more before the last: write the passages of kept documents (map), and find repeated ones (map over ranges of hashes).
 ``repeats-*.arrow`` then has the deleted passages.
 
-Work files are in ``.work`` of the output until it is complete: about 200 bytes per document, 1.5 per letter, and 11 per letter
+Work files are in ``.work`` of the output until it is complete: about 200 bytes per document, 1.5 per letter, and 14 per letter
 of candidates. Memory holds one partition of rows (some 300 MB; more above 1,024 bucket partitions, about 500 M rows:
-docs/scale.md), 4 bytes per document and 48 per candidate.
+docs/scale.md), 4 bytes per document and 56 per candidate.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from korealbert.corpus.clean.personal_data import Kind
 from korealbert.corpus.dedup.candidates import (
     ANCHOR_COUNTS,
     RANKING_FILES,
+    Instances,
     Partitions,
     Ranking,
     Ranks,
@@ -82,7 +83,8 @@ class DedupSpec(Spec):
     threshold: float = Field(default=0.8, gt=0, le=1)
     """Minimum Jaccard similarity of 5-letter shingles of near-duplicates. Both are kept if their subjects differ: most of their
     numbers do, or each is about a word of its own title or opening (매리너 6호 and 7호, 2011년 and 2012년, the men's race
-    and the women's)."""
+    and the women's), or they are equal but for names and numbers, except those of page footers. Of one such template up to 50
+    are kept."""
     contained: float = Field(default=0.9, ge=0, le=1)
     """A text is dropped if this share of its 5-letter shingles is in a longer one of any source (the first version of a report,
     a text that another quotes). 0, or without ``near``: off. A passage that more than 17 texts share counts as boilerplate, so
@@ -232,10 +234,10 @@ def _compare(spec: DedupSpec, signatures: Signatures, index: int, out_dir: Path)
     work, ranking = _work(out_dir), Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate").cleared()
     gone = np.fromfile(work / "gone.bin", dtype=bool)
-    candidates = Candidates(work, signatures.offsets)
+    candidates, instances = Candidates(work, signatures.offsets), Instances()
     for pairs in read_pairs(signatures, work):
         numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
-        found = list(near_duplicates(map(tuple, numbers), gone, candidates, spec.threshold))
+        found = list(near_duplicates(map(tuple, numbers), gone, candidates, spec.threshold, instances))
         positions = np.array([position for position, _ in found], dtype=np.int64)
         worse, better = pairs[positions].T
         _note_drops(decisions, signatures, ranking, worse, better, np.array([similarity for _, similarity in found]))
@@ -303,6 +305,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     marks = read_marks(_work(out_dir), index, job.numbers, job.ranges) if spec.repeats else {}
     paragraphs: Counter[str] = Counter()
     lines: Counter[str] = Counter()
+    contaminated: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
     sources: dict[str, Any] = {}
     with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"repeats-{index:05d}.arrow", _REPEATS_SCHEMA) as log:
@@ -320,11 +323,14 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
                 shard.keep(replace(document, text=clean.text, title=title))
                 paragraphs.update(clean.paragraphs)
                 lines.update(clean.lines + removed_titles)
+                contaminated.update(clean.characters)
             else:
                 shard.drop(document, drop)
             sources = sum_stats([sources, {document.source: _counted(clean, drop)}])
     removed = {"paragraphs_decontaminated": paragraphs.total(), "lines_decontaminated": lines.total()}
-    stats = {**shard.stats, **removed, "decontaminated": dict(sorted((paragraphs + lines).items())), "sources": sources}
+    by_benchmark = {"decontaminated": paragraphs + lines, "characters_decontaminated": contaminated}
+    stats = {**shard.stats, **removed, "sources": sources}
+    stats |= {name: dict(sorted(counts.items())) for name, counts in by_benchmark.items()}
     return stats | ({"characters_repeated": dict(repeated)} if spec.repeats else {})
 
 
@@ -336,7 +342,7 @@ def _without_repeats(
         kinds = sorted({one.kind for one in shortened.removals})
         return clean, Drop("repeated", f"{', '.join(kinds)}: nothing else in it")
     again = _decontaminated(shortened.text, spec, out_dir)
-    counts = clean.paragraphs + again.paragraphs, clean.lines + again.lines
+    counts = (clean.paragraphs + again.paragraphs, clean.lines + again.lines, clean.characters + again.characters)
     return Decontaminated(again.text, again.drop, *counts), again.drop
 
 
@@ -350,11 +356,13 @@ class DedupStats(DocumentStats):
     """Copies and evaluation texts that were removed."""
 
     paragraphs_decontaminated: int = 0
-    """Removed from kept documents, like the next two."""
+    """Removed from kept documents, like the next three."""
     lines_decontaminated: int = 0
     """Includes titles."""
     decontaminated: dict[str, int] = Field(default_factory=dict)
     """Paragraphs and lines by benchmark."""
+    characters_decontaminated: dict[str, int] = Field(default_factory=dict)
+    """Characters of these paragraphs and lines with their line breaks, without titles, by benchmark."""
     candidate_pairs: int = 0
     characters_repeated: dict[str, int] = Field(default_factory=dict)
     """Characters of repeated passages that were removed from kept documents, with white space, by kind: sentences, paragraphs,
@@ -393,6 +401,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write")
     nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
+    nothing["characters_decontaminated"] = {}
     nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
     stats = sum_stats([nothing, *found, *parts])
     refuse_nothing_kept("dedup", {"all sources": stats}, "Change decontaminate and repeats in [dedup]")
@@ -412,7 +421,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=20,
+    version=21,
     spec=DedupSpec,
     run=run,
     table="dedup",

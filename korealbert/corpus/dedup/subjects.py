@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, begins_run, squeeze
+from korealbert.corpus.dedup.signatures import DECIMAL, THOUSANDS, Compared, Hashes, PrefixHashes, begins_run, packed, squeeze
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.particles import is_particle, lengths_before_particles
 from korealbert.philox import hash64
@@ -39,9 +39,6 @@ _MIN_NUMBERS = 2
 _MIN_FREQUENCY_RATIO = 3
 """A name is specific to its text if that has it this many times as often as the other text."""
 
-_THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
-_DECIMAL = re.compile(r"\.(?<=\d\.)(?<!\.\d\.)(?<!\.\d\d\.)(?=\d+(?!\.?\d))")
-"""A decimal point; the points of a date (2019.10.1) part numbers."""
 _OPENING_CHARACTERS, _MIN_SUBJECT_FREQUENCY = 200, 2
 """A text is about those words of its opening that it has this many times."""
 
@@ -51,12 +48,12 @@ _ORDINAL = (
 )
 """A number that counts nothing. After 제 it never does; without it 3회 and 3대 may be amounts."""
 _LABEL = r"(?<![a-z0-9])(?P<label>[a-z][조팀반])"
-_SURNAMES = (
+SURNAMES = (
     "강고곽구국권금기길김나남노도류마맹명모문민박반방배백변봉부서석선설성소손송신심안양엄여연염예오옥왕용우원위유육윤은이인임장전정제조주지진차채천최"
     "추탁태편표하한함허현홍황"
 )
 _PERSON = (
-    rf"(?<![가-힣])(?P<person>[{_SURNAMES}](?:[가-힣]{{2}}(?<![날솜글말맘저])|[가-힣]{{1,2}}(?=[ (])(?<![가-힣]모)))"
+    rf"(?<![가-힣])(?P<person>[{SURNAMES}](?:[가-힣]{{2}}(?<![날솜글말맘저])|[가-힣]{{1,2}}(?=[ (])(?<![가-힣]모)))"
     r" ?(?:\([^()\n]{1,20}\) ?)?씨"
 )
 """A name before 씨; 김모 씨 and A씨 name nobody, 가을날씨 is a word."""
@@ -95,12 +92,30 @@ _NAMED_NUMBER = re.compile(
 """In the topic of a text it is rather a name than an amount: 2011년은, 100미터는."""
 _COUNTED = re.compile(r"\d ?(?:명|건|개|곳|원|만|억|조|퍼센트|%|일|시|분|초|마리|대의|권의|차례|여)")
 
-_PAGE_NUMBERS = re.compile(
-    r"(?<![가-힣a-z])(?:조회|추천|비추천|댓글|답글|공감|비공감|좋아요|싫어요|스크랩|등록|입력|(?:최종 ?)?수정|작성|게시|승인"
-    r"|hits?|views?|likes?|read)(?:수|일|일시|시간|일자|날짜)? ?[:：|]? ?(?>\d[\d.,:/ -]*)(?![호차기편권])",
-    re.IGNORECASE,
+_CLOCK = r"(?:오[전후] ?)?\d{1,2}:\d\d(?::\d\d)?"
+_DAY = r"(?:19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}(?!\d)\.?(?: ?\([가-힣]\))?"
+_WRITTEN_DAY = r"(?:19|20)\d\d(?:년|\.) ?\d{1,2}(?:월|\.) ?\d{1,2}(?:일|\.)?(?: ?\([가-힣]\))?"
+_FURNITURE = re.compile(
+    "|".join(
+        (
+            r"(?<![가-힣a-z])(?:조회|추천|비추천|댓글|답글|공감|비공감|좋아요|싫어요|스크랩|등록|입력"
+            r"|(?:최종 ?)?수정|작성|게시|승인|발행|hits?|views?|likes?|read)(?:수|일|일시|시간|일자|날짜)? ?[:|(\[]? ?"
+            rf"(?:{_WRITTEN_DAY}(?: ?{_CLOCK})?|(?>\d[\d.,:/ -]*)(?![호차기편권]))",
+            r"(?<![가-힣a-z])(?:작성자|글쓴이|닉네임|등록자|기자) ?[:=] ?[^\s|/]{1,20}",
+            rf"(?<!\d)(?:{_DAY}(?: ?{_CLOCK})?|{_WRITTEN_DAY} ?{_CLOCK})",
+            r"(?<!\d)(?:\(0\d{1,2}\)|0\d{1,2}) ?[-.)]? ?\d{3,4} ?[-.] ?\d{4}(?!\d)",
+            r"(?<![\w.+-])[\w.+-]{1,64}+@[\w.-]{1,100}",
+            r"(?<![a-z])(?:https?://|www\.)[^\s<>()]{1,1000}",
+            r"[(\[][가-힣]{2,6}=[^()\[\]\n]{2,20}[)\]]",
+            r"(?<![가-힣])[가-힣]{2,4} ?(?:기자|특파원)(?![가-힣])",
+            r"[(\[](?:종합 ?(?:\d보)?|\d보)[)\]]",
+            r"(?:^|(?<=\s))- ?\d{1,4} ?-(?=\n|$)|\n\d{1,4}\s*$|(?<!\d)\d{1,4} ?/ ?\d{1,4} ?(?:쪽|페이지|pages?(?![a-z]))",
+        )
+    )
 )
-"""What a page counts and when it was made, which differ in its copies: 등록일 2012-03-04 10:22 | 조회 1,234 | 추천 5."""
+"""What a page adds to a text, and its copies differ in: counts, when it was made and by whom (등록일 2012-03-04 10:22 |
+조회 1,234, 홍길동 기자), the number of the version (2보), telephone numbers, addresses and page numbers. A date in words
+without a label or time is the text's own."""
 
 _COMPOUND_PART = 2
 """Syllables of most words that compounds are made of."""
@@ -110,16 +125,17 @@ _NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
-    """Return the hashes by which a text is compared with others."""
-    text = _PAGE_NUMBERS.sub(" ", text)
+    """Return the hashes by which a text is compared with others, and its words."""
+    text = _FURNITURE.sub(" ", composed(text, "NFKC").lower())
     words, names = _hashes(text, of_title=False), _hashes(title, of_title=True)
     opening = text[:_OPENING_CHARACTERS]
-    subject = _hashes(opening, of_title=True)
-    repeated = subject[_occurrences(subject, words) >= _MIN_SUBJECT_FREQUENCY]
+    named = _hashes(opening, of_title=True)
+    repeated = named[_occurrences(named, words) >= _MIN_SUBJECT_FREQUENCY]
     titled = _identifiers(title)
     identified = np.concatenate((_identifiers(opening), _topic(text), titled, _numbered_topic(text)))
     words = np.sort(np.concatenate((words, _identifiers(text), _named_numbers(text))))
-    return Compared(shingles, words, np.union1d(names, np.union1d(repeated, identified)), _numbered(title, titled))
+    subject = np.union1d(names, np.union1d(repeated, identified))
+    return Compared(shingles, words, subject, _numbered(title, titled), packed(text))
 
 
 def different_subjects(one: Compared, other: Compared) -> bool:
@@ -215,9 +231,9 @@ def _hashes(text: str, *, of_title: bool) -> Hashes:
     Words of a title are also hashed with their endings. Words of a text with four and more syllables are also hashed as their
     first and last two, because 무단횡단 may be written 무단 횡단.
     """
-    lowered = _THOUSANDS.sub("", composed(text, "NFKC").lower())
+    lowered = THOUSANDS.sub("", composed(text, "NFKC").lower())
     kinds = _kinds()[np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)]
-    kinds[[point.start() for point in _DECIMAL.finditer(lowered)]] = _DIGIT
+    kinds[[point.start() for point in DECIMAL.finditer(lowered)]] = _DIGIT
     edges = np.flatnonzero(np.diff(kinds, prepend=0, append=0))
     starts, widths, kind = edges[:-1], np.diff(edges), kinds[edges[:-1]]
     hangul, others = kind == _HANGUL, (kind == _DIGIT) | (kind == _LETTER)
@@ -247,6 +263,12 @@ def _forms(word: str, follows: bool, of_title: bool) -> tuple[tuple[int, int], .
         (begin, _COMPOUND_PART) for length in cut if length >= 2 * _COMPOUND_PART for begin in (0, length - _COMPOUND_PART)
     ]
     return (*((0, length) for length in cut), *parts)
+
+
+def is_verb(word: str) -> bool:
+    """Return whether a Hangul word ends like a verb."""
+    lengths = range(1, len(word))
+    return any(_VERB.fullmatch(word, length) for length in lengths) or _SENTENCE_END.search(word, 1) is not None
 
 
 def _cut(word: str) -> list[int]:

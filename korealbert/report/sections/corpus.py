@@ -269,9 +269,10 @@ def _quotes(artifact: Artifact, reasons: Mapping[str, int], limit: int) -> dict[
 
 def _decontaminated(artifacts: Artifacts) -> Table:
     stats = artifacts.stats("dedup", DedupStats)
-    rows = [[benchmark, count(passages)] for benchmark, passages in by_number(stats.decontaminated if stats else {})]
+    passages, characters = (stats.decontaminated, stats.characters_decontaminated) if stats else ({}, {})
+    rows = [[benchmark, count(number), count(characters.get(benchmark, 0))] for benchmark, number in by_number(passages)]
     title = "Benchmark texts taken out of documents that stay"
-    return Table(title, ["Benchmark", "Paragraphs and lines"], rows, frozenset({1}))
+    return Table(title, ["Benchmark", "Paragraphs and lines", "Characters"], rows, frozenset({1, 2}))
 
 
 def _repeated(artifacts: Artifacts) -> Table:

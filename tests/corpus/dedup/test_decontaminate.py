@@ -367,6 +367,25 @@ def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Pa
     assert stats["paragraphs_decontaminated"] == (1 if survivor.id == films[0].id else 0)
 
 
+@pytest.mark.parametrize("sentences", [1, 40])
+@pytest.mark.parametrize("passages", ["document", "paragraph"])
+def test_removed_characters_are_counted_by_benchmark(sentences: int, passages: str, tmp_path: Path) -> None:
+    """A quotation within a line takes the line, however long it is."""
+    quoted = "스무 글자가 넘는 평가용 문장이 여기에 하나 있다"
+    one = lines_of(tmp_path / "one.txt", quoted, passages=passages)
+    other = lines_of(tmp_path / "other.txt", "또 다른 평가의 글이다", passages=passages)
+    line = " ".join(prose(1, sentences).split("\n"))
+    text = f"{prose(2, 3)}\n{line} {quoted} {line}\n\n또 다른 평가의 글이다\n\n{prose(3, 3)}\n또 다른 평가의 글이다"
+    text += f"\n\n{quoted}\n또 다른 평가의 글이다"
+    found = texts_of(tmp_path, one, other).decontaminate(text)
+    assert found.drop is None and found.text == f"{prose(2, 3)}\n\n{prose(3, 3)}"
+    assert found.characters.total() == len(text) - len(found.text)
+    assert found.characters["one"] > 2 * len(line) + len(quoted)
+    inputs = {"news": stored(tmp_path / "in", [document(1, text), document(2, quoted)])}
+    stats = ran(STAGE, DedupSpec(decontaminate=(one, other), min_letters=8), inputs, tmp_path / "out")
+    assert stats["characters_decontaminated"] == dict(found.characters)
+
+
 @pytest.mark.parametrize(
     ("written", "read"),
     [

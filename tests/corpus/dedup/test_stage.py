@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus.dedup import candidates
-from korealbert.corpus.dedup.candidates import NEIGHBOURS, Partitions, near_duplicates, rank_documents
+from korealbert.corpus.dedup.candidates import NEIGHBOURS, Instances, Partitions, near_duplicates, rank_documents
+from korealbert.corpus.dedup.repeats import Repeats
 from korealbert.corpus.dedup.signatures import (
     BANDS,
     Candidates,
@@ -34,9 +35,9 @@ from tests.corpus.documents_made import bytes_of, document, dropped, json_lines,
 
 
 def edited(text: str, every: int) -> str:
-    """Exchange every n-th word."""
+    """Exchange every n-th word for two."""
     words = text.split(" ")
-    return " ".join(f"바뀐{number}" if number % every == 1 else word for number, word in enumerate(words))
+    return " ".join(f"바뀐 말{number}" if number % every == 1 else word for number, word in enumerate(words))
 
 
 def similarity(left: str, right: str) -> float:
@@ -214,10 +215,10 @@ def test_texts_just_as_similar_as_the_threshold_are_candidates() -> None:
 def test_a_text_is_dropped_only_for_a_near_copy_that_is_kept(tmp_path: Path) -> None:
     sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
     nothing = np.empty(0, dtype=np.uint64)
-    write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing, nothing) for _, hashes in sets))
+    write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing, nothing, nothing) for _, hashes in sets))
     gone = np.zeros(4, dtype=bool)
     pairs = [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
-    found = list(near_duplicates(pairs, gone, Candidates(tmp_path, np.array([0, 4])), 0.8))
+    found = list(near_duplicates(pairs, gone, Candidates(tmp_path, np.array([0, 4])), 0.8, Instances()))
     assert [pairs[position] for position, _ in found] == [(1, 0), (3, 2)]
     assert gone.tolist() == [False, True, False, True]
 
@@ -280,12 +281,24 @@ def test_parts_of_parts_are_dropped_for_the_whole(tmp_path: Path) -> None:
     assert len(survivors) + len(lost) == len(texts)
 
 
-def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
-    """Of a bucket with more texts than are compared, only the best is kept."""
-    template = prose(3, 30)
-    documents = [document(number, f"{template}\n{number}번째 끝.") for number in range(3 * NEIGHBOURS)]
+def test_of_a_large_bucket_the_best_is_kept(tmp_path: Path) -> None:
+    """It has more texts than are compared."""
+    text = prose(3, 30)
+    documents = [document(number, text + "\n" + "그만 " * number) for number in range(1, 3 * NEIGHBOURS)]
     survivors, _ = outcome(tmp_path, DedupSpec(), news=documents)
     assert len(survivors) == 1
+
+
+def test_generated_instances_of_one_template_are_dropped_beyond_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "MAX_INSTANCES", 5)
+    spam = [document(number, f"{prose(3, 30)}\n하루에 {number + 10}만 원을 드립니다.") for number in range(3 * NEIGHBOURS)]
+    others = [document(100 + number, f"{prose(9, 30)}\n하루에 {number + 10}만 원을 드립니다.") for number in range(4)]
+    survivors, lost = outcome(tmp_path, DedupSpec(), news=spam + others)
+    assert len(survivors & {one.id for one in spam}) == 5
+    assert survivors >= {one.id for one in others}
+    assert {reason for reason, _ in lost.values()} == {"near_duplicate"}
 
 
 def mixed_documents() -> list[Document]:
@@ -383,3 +396,40 @@ def test_files_of_interrupted_tries_change_nothing(tmp_path: Path, monkeypatch: 
             ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "interrupted")
     ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "interrupted")
     assert bytes_of(tmp_path / "interrupted") == bytes_of(tmp_path / "straight")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("이익은 1.5조 원", "이익은 15조 원", False),
+        ("-5도에서 5도", "5도에서 -5도", False),
+        ("기온은 -5도", "기온은 5도", False),
+        ("기온은 −5도", "기온은 -5도", True),
+        ("2 0억", "20억", False),
+        ("2 0억", "2.0억", False),
+        ("1,000원", "1000원", True),
+        ("12,345,678원", "12345678원", True),
+        ("제1,2항", "제12항", False),
+        ("3:2로", "32로", False),
+        ("3:2로", "3-2로", True),
+        ("2019.10.1 발표", "2019. 10. 1. 발표", True),
+        ("2019-10-01 발표", "2019/10/01 발표", True),
+        ("- 5명", "5명", True),
+        ("글\n-5층 건물", "글\n5층 건물", True),
+        ("A-10 공격기", "A10 공격기", True),
+        ("3~4일", "3 ~ 4일", True),
+        ("3 -4도", "3 4도", False),
+        ("１．５조", "１５조", False),
+        ("가. 나, 다-라!", "가나다라", True),
+    ],
+)
+def test_exact_copies_and_repeated_lines_have_the_same_figures(one: str, other: str, equal: bool, tmp_path: Path) -> None:
+    """Other punctuation, spaces and the marks of thousands are ignored."""
+    documents = [document(1, one), document(2, other)]
+    assert len(outcome(tmp_path / "copies", DedupSpec(near=False), news=documents)[0]) == 2 - equal
+    lines = [document(number, f"{prose(number, 3)}\n{text}") for number, text in enumerate((one, other), start=1)]
+    repeats = Repeats(sentences=1, min_letters=1)
+    ran(STAGE, DedupSpec(near=False, repeats=repeats), {"news": stored(tmp_path / "in", lines)}, tmp_path / "out")
+    assert len(list(kept(tmp_path / "out"))) == 2
+    whole, left = ([len(one.text) for one in texts] for texts in (lines, kept(tmp_path / "out")))
+    assert (sum(left) < sum(whole)) == (equal or "\n" in one)

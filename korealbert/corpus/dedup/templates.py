@@ -1,0 +1,181 @@
+"""Whether two near-copies are one template, filled in twice: equal but for names and numbers.
+
+The words and numbers of the texts are aligned. Texts are of one template if they differ only in words and numbers that are
+exchanged for others, in the same place and with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other
+difference (a word more, another ending, a corrected letter) makes them versions of one text. So does a single exchanged word
+without a particle, which may be an adverb or a verb, unless it opens the text, returns, is the name of a person, or has the
+same head as the other (월요일 and 화요일, 왼쪽 and 오른쪽).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import NamedTuple
+
+from korealbert.corpus.dedup.signatures import THOUSANDS
+from korealbert.corpus.dedup.subjects import SURNAMES, is_verb
+from korealbert.corpus.particles import is_particle, lengths_before_particles
+
+_TOKEN = re.compile(
+    r"(?:(?<![\w.,:/)\]-])[-−])?\d+(?:[.,:]\d+)*|[\u3040-\u309f]+|[\u30a0-\u30ff]+|[\u4e00-\u9fff々]+"
+    r"|[^\W\d_\u3040-\u30ff\u4e00-\u9fff々]+"
+)
+"""A number with its sign, or letters: of Japanese, which has no blanks, of one of its scripts."""
+_NO_NAME = re.compile("[\u3040-\u309f]+|[\u4e00-\u9fff々]{7,}|.{25,}")
+"""Hiragana, whole clauses of Chinese and of other scripts without blanks."""
+_HANGUL = re.compile("[가-힣]+")
+_PERSON = re.compile(f"[{SURNAMES}][가-힣]{{2}}")
+_ADJECTIVE = re.compile(".*[운게히고며서지던]")
+"""Words that are verbs, adjectives or adverbs rather than names with a common head: 새로운, 빠르게."""
+_OPENING_WORDS = 10
+_MAX_CELLS = 1 << 16
+"""Product of the lengths of passages that are compared word by word; longer ones count as rewritten."""
+_MIN_SYLLABLES = 2
+"""Of a name; shorter words are pronouns, articles and stems of verbs."""
+_MIN_LETTERS, _MIN_DIFFERENT_LETTERS = 4, 2
+"""Words of this length, in jamo or Latin letters, with fewer different letters are spellings of one."""
+_ALTERNATING = (("은", "는"), ("이", "가"), ("을", "를"), ("과", "와"), ("으로", "로"), ("이나", "나"), ("이란", "란"))
+_SAME_PARTICLE = dict(_ALTERNATING)
+
+
+class _Exchange(NamedTuple):
+    """A name or number that another text has in the same place."""
+
+    ours: str
+    theirs: str
+    certain: bool
+    """Whether it has a particle, or another sign of being a name or number."""
+
+
+def same_template(one: str, other: str) -> bool:
+    """Return whether two texts, in lower case and NFKC, are equal but for names and numbers, and not equal altogether."""
+    left, right = _TOKEN.findall(one), _TOKEN.findall(other)
+    exchanges: Counter[tuple[str, str]] = Counter()
+    certain = False
+    for (start, end), (first, last) in _differences(left, right):
+        ours, theirs = left[start:end], right[first:last]
+        if "".join(ours) == "".join(theirs):
+            continue
+        found = _exchanges(ours, theirs)
+        if found is None:
+            return False
+        exchanges.update((exchange.ours, exchange.theirs) for exchange in found)
+        certain |= start < _OPENING_WORDS or any(exchange.certain for exchange in found)
+    return certain or any(times > 1 for times in exchanges.values())
+
+
+def _exchanges(ours: Sequence[str], theirs: Sequence[str]) -> list[_Exchange] | None:
+    """Return the names and numbers that are exchanged between passages, or None if they differ in other ways."""
+    if len(ours) != len(theirs):
+        return None
+    found = []
+    for one, other in zip(ours, theirs):
+        if _same(one) == _same(other):
+            continue
+        exchange = _exchange(one, other)
+        if exchange is None:
+            return None
+        found.append(exchange)
+    return found
+
+
+def _same(token: str) -> str:
+    """Return a number without the marks of thousands, or a particle in one form."""
+    return THOUSANDS.sub("", token) if token[-1].isdecimal() else _SAME_PARTICLE.get(token, token)
+
+
+def _exchange(one: str, other: str) -> _Exchange | None:
+    if one[-1].isdecimal() and other[-1].isdecimal():
+        return _Exchange(one, other, certain=True)
+    stems, others = _stems(one), _stems(other)
+    particle = max(stems.keys() & others.keys(), key=len)
+    name, instead = stems[particle], others[particle]
+    persons = _PERSON.fullmatch(name) is not None and _PERSON.fullmatch(instead) is not None
+    verbs = is_verb(name) + is_verb(instead)
+    other_role = not particle and not persons and (verbs > 0 or len(stems) > 1 < len(others))
+    inflected = bool(set(stems.values()) & set(others.values()))
+    if verbs > 1 or other_role or inflected or not _are_names(name, instead):
+        return None
+    same_head = name[-1] == instead[-1] and not _ADJECTIVE.fullmatch(name)
+    return _Exchange(name, instead, certain=bool(particle) or persons or same_head)
+
+
+def _are_names(one: str, other: str) -> bool:
+    """Return whether two words may be names of the same script, and are not spellings of one."""
+    if _NO_NAME.fullmatch(one) or _NO_NAME.fullmatch(other) or one[-1].isdecimal() or other[-1].isdecimal():
+        return False
+    hangul = [_HANGUL.fullmatch(word) is not None for word in (one, other)]
+    if hangul[0] != hangul[1] or (hangul[0] and min(len(one), len(other)) < _MIN_SYLLABLES):
+        return False
+    return _distance(unicodedata.normalize("NFD", one), unicodedata.normalize("NFD", other)) >= _MIN_DIFFERENT_LETTERS
+
+
+def _stems(word: str) -> dict[str, str]:
+    """Return the possible stems of a word by the particle after them."""
+    hangul = _HANGUL.search(word)
+    found = {"": word}
+    if hangul and hangul.end() == len(word):
+        lengths = lengths_before_particles(word[hangul.start() :])
+        lengths += [0] if hangul.start() and is_particle(hangul[0]) else []
+        for length in (hangul.start() + one for one in lengths):
+            found[_SAME_PARTICLE.get(word[length:], word[length:])] = word[:length]
+    return found
+
+
+def _distance(one: str, other: str) -> int:
+    """Return the number of letters that differ, up to ``_MIN_DIFFERENT_LETTERS``; that if both words are short."""
+    longest = max(len(one), len(other))
+    if longest < _MIN_LETTERS or abs(len(one) - len(other)) >= _MIN_DIFFERENT_LETTERS:
+        return _MIN_DIFFERENT_LETTERS
+    start = next((at for at, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other)))
+    rest, others = one[start:], other[start:]
+    return 1 if rest[1:] == others[1:] or rest[1:] == others or rest == others[1:] else _MIN_DIFFERENT_LETTERS
+
+
+def _differences(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield the spans of tokens that differ, between common words that each text has once (Bram Cohen's patience diff)."""
+    counts, others = Counter(left), Counter(right)
+    places = {token: place for place, token in enumerate(right) if others[token] == 1}
+    common = [(place, places[token]) for place, token in enumerate(left) if counts[token] == 1 and token in places]
+    for (start, first), (end, last) in pairwise([(-1, -1), *_longest_rising(common), (len(left), len(right))]):
+        yield from _compared(left, right, (start + 1, end), (first + 1, last))
+
+
+def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return a longest subsequence whose second parts rise."""
+    ends: list[int] = []
+    numbers: list[int] = []
+    before = []
+    for number, (_, value) in enumerate(pairs):
+        at = bisect_left(ends, value)
+        ends[at : at + 1], numbers[at : at + 1] = [value], [number]
+        before.append(numbers[at - 1] if at else -1)
+    found, number = [], numbers[-1] if numbers else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
+
+
+def _compared(
+    left: Sequence[str], right: Sequence[str], ours: tuple[int, int], theirs: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield the spans that differ between two passages."""
+    (start, end), (first, last) = ours, theirs
+    while start < end and first < last and left[start] == right[first]:
+        start, first = start + 1, first + 1
+    while start < end and first < last and left[end - 1] == right[last - 1]:
+        end, last = end - 1, last - 1
+    if (end - start) * (last - first) > _MAX_CELLS:
+        yield (start, end), (first, last)
+        return
+    matcher = SequenceMatcher(None, left[start:end], right[first:last], autojunk=False)
+    for tag, begin, stop, other_begin, other_stop in matcher.get_opcodes():
+        if tag != "equal":
+            yield (start + begin, start + stop), (first + other_begin, first + other_stop)
