@@ -400,9 +400,10 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         map_shards(partial(_merge_range, spec.repeats, len(jobs)), merging, out_dir=out_dir, runtime=runtime, step="merge")
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write")
-    nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
-    nothing["characters_decontaminated"] = {}
-    nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
+    nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0}
+    nothing |= {"decontaminated": {}, "characters_decontaminated": {}, "candidate_pairs": 0, "sources": {}} | (
+        {"characters_repeated": {}} if spec.repeats else {}
+    )
     stats = sum_stats([nothing, *found, *parts])
     refuse_nothing_kept("dedup", {"all sources": stats}, "Change decontaminate and repeats in [dedup]")
     return DedupStats.of(stats)
