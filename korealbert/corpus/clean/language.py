@@ -1,4 +1,4 @@
-"""The languages of a text, by shares of its letters, of which those of Hangul, kana and Han weigh more.
+"""The languages of a text, by shares of its letters; one of Hangul, kana or Han weighs as much as three others.
 
 Korean, Japanese and Chinese are recognised by their script, line by line: only they have Hangul or kana, and Hanja among
 Hangul, or foreign words with Korean particles and endings, are Korean. Lines in other scripts are code, or ``other``, or
