@@ -53,7 +53,7 @@ so Korean with its English translation is Korean to more than a half."""
 _MIN_SCRIPT_SHARE, _MIN_MIXED_SHARE = 0.5, 0.3
 """Share of a line's weight in a script that makes the line Korean, Japanese or Chinese: "AI API를 쓴다" is Korean, an English
 sentence that quotes a Korean name is not. The second is for lines with Korean particles and endings after foreign words."""
-_MIN_HANGUL_SHARE = 0.3
+_MIN_HANGUL_AMONG_HANJA = 0.3
 """Share of Hangul among Hangul and Hanja that makes a line Korean."""
 _MIN_LINE, _MIN_KNOWN = 40, 20
 """Lines in other scripts with fewer letters are identified together, those of one script; if they have fewer than the second
@@ -179,7 +179,7 @@ def _by_script(line: str) -> _Line:
     weight = _SYLLABLE_WEIGHT * (hangul + kana + han) + letters
     korean = _SYLLABLE_WEIGHT * (hangul + han) / weight if hangul >= kana and hangul else 0.0
     language = "other" if weight else ""
-    mostly = korean >= _MIN_SCRIPT_SHARE and hangul >= _MIN_HANGUL_SHARE * (hangul + han)
+    mostly = korean >= _MIN_SCRIPT_SHARE and hangul >= _MIN_HANGUL_AMONG_HANJA * (hangul + han)
     if mostly or (korean >= _MIN_MIXED_SHARE and _is_mixed(line, hangul)):
         language = "ko"
     elif kana and _SYLLABLE_WEIGHT * (kana + han) >= _MIN_SCRIPT_SHARE * weight and kana >= 0.05 * (kana + han):
