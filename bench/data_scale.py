@@ -36,9 +36,9 @@ LETTERS = 0.310
 ROWS_PER_PARTITION, BUCKET_PARTITIONS, RANKS_PER_PARTITION = 1 << 19, 1 << 10, 1 << 16
 ANCHOR_EVERY, BANDS = 8, 18
 ROW_BYTES = 12
-SIGNATURE_BYTES, SHINGLE_BYTES = 180, 8 + 3
-"""Bytes per document, and per letter of a candidate (shingles and words)."""
-COMPARED_BYTES, CANDIDATE_BYTES = 4, 40
+SIGNATURE_BYTES, SHINGLE_BYTES = 180, 8 + 3 + 3
+"""Bytes per document, and per letter of a candidate (shingles, words and text)."""
+COMPARED_BYTES, CANDIDATE_BYTES = 4, 56
 """Memory of comparing, per document and per candidate."""
 ROWS_PER_BATCH = 2_000
 FILES = {"extract": 3, "clean": 4, "dedup": 11, "quality": 6, "balance": 5, "vocab": 3}

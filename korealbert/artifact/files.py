@@ -412,9 +412,9 @@ def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_fault(error: Exception) -> str:
-    """Return what is wrong with JSON, by the error of a decoder: also too deep a nesting, and a number with 4,300 digits."""
+    """Return what is wrong with JSON, by the error that a decoder raised: RecursionError, or ValueError."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
-    if not isinstance(error, json.JSONDecodeError) and "integer string conversion" in str(error):
+    if "integer string conversion" in str(error):
         return f"a number with more than {sys.get_int_max_str_digits():,} digits"
     return str(error)

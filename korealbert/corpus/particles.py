@@ -158,8 +158,6 @@ def with_joined_particles(noun: str) -> dict[str, str]:
     vowel = (ord(noun[-1]) - 0xAC00) // 28 % 21
     if len(noun) < _MIN_JOINED or _has_final(noun[-1]) is not False or vowel == _I:
         return {}
-    if (ord(noun[-1]) - 0xAC00) // 28 % 21 == _I:
-        return {}
     return {_with_final(noun, number): _AFTER_FINAL[number] for number in (4, 8, 17)}
 
 

@@ -277,19 +277,17 @@ def json_elements(
 
 def _opening(text: str, key: str | None) -> int | None:
     """Return the position after the bracket that opens the outermost list, or the list in a key of the outermost object."""
-    position, before = _skip_space(text, 0), "{"
-    while key is not None and text.startswith(before, position):
+    position, before, name = _skip_space(text, 0), "{", None
+    while name != key:
+        if not text.startswith(before, position):
+            return None
         name, position = JSON.raw_decode(text, _skip_space(text, position + 1))
         position = _skip_space(text, position)
         if not text.startswith(":", position):
             return None
         position = _skip_space(text, position + 1)
-        if name == key:
-            break
-        position, before = _skip_space(text, JSON.raw_decode(text, position)[1]), ","
-    else:
-        if key is not None:
-            return None
+        if name != key:
+            position, before = _skip_space(text, JSON.raw_decode(text, position)[1]), ","
     return position + 1 if text.startswith("[", position) else None
 
 

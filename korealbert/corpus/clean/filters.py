@@ -27,7 +27,7 @@ from korealbert.documents.schema import Drop
 
 ELLIPSIS = re.compile(r"(?:…|\.\.\.)[….]*")
 HASHTAG = re.compile(r"#(?=[^\W\d])")
-_LEADER = re.compile(r"\s(?:…|\.\.\.)[….]*\s?\d")
+_LEADER = re.compile(rf"\s{ELLIPSIS.pattern}\s?\d")
 """The dots between a title and its page in a table of contents."""
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
@@ -171,9 +171,12 @@ def no_sentences(parts: Parts, limits: Limits) -> Drop | None:
         return None
     enough = int(limit * words) + 2
     found = sum(1 for _ in islice(_FUNCTION_WORD.finditer(parts.text), enough))
-    if found / words >= limit or (words := sum(map(bool, map(_HANGUL.search, parts.words)))) < _MIN_WORDS:
+    if found / words >= limit:
         return None
-    return Drop("no_sentences", f"{found / words:.3f} of words with Hangul < {limit}") if found / words < limit else None
+    words = sum(map(bool, map(_HANGUL.search, parts.words)))
+    if words < _MIN_WORDS or found / words >= limit:
+        return None
+    return Drop("no_sentences", f"{found / words:.3f} of words with Hangul < {limit}")
 
 
 def number_words(parts: Parts, limits: Limits) -> Drop | None:

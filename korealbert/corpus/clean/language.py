@@ -1,4 +1,4 @@
-"""The languages of a text, by shares of its letters, of which those of Hangul, kana and Han weigh more.
+"""The languages of a text, by shares of its letters; one of Hangul, kana or Han weighs as much as three others.
 
 Korean, Japanese and Chinese are recognised by their script, line by line: only they have Hangul or kana, and Hanja among
 Hangul, or foreign words with Korean particles and endings, are Korean. Lines in other scripts are code, or ``other``, or
@@ -12,9 +12,9 @@ import importlib.util
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import and_
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,12 +53,12 @@ so Korean with its English translation is Korean to more than a half."""
 _MIN_SCRIPT_SHARE, _MIN_MIXED_SHARE = 0.5, 0.3
 """Share of a line's weight in a script that makes the line Korean, Japanese or Chinese: "AI API를 쓴다" is Korean, an English
 sentence that quotes a Korean name is not. The second is for lines with Korean particles and endings after foreign words."""
-_MIN_HANGUL_SHARE = 0.3
+_MIN_HANGUL_AMONG_HANJA = 0.3
 """Share of Hangul among Hangul and Hanja that makes a line Korean."""
 _MIN_LINE, _MIN_KNOWN = 40, 20
 """Lines in other scripts with fewer letters are identified together, those of one script; if they have fewer than the second
 number together, they do not count. py3langid takes "Hello" for Breton."""
-_FENCE = re.compile("\\s*(```|~~~)([^`~]*)")
+_FENCE = re.compile(r"\s*(```|~~~)([^`~]*)")
 _CODE_MARK = re.compile(r"[{}\[\]<>=;_|\\*+~^@#`]|\((?<=\w\()")
 _MIN_CODE_MARKS = 0.05
 """Share of these marks among a line's characters, without blanks, that makes it code: 0.1 % of English lines have it, and about
@@ -119,13 +119,17 @@ def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
     Addresses do not count. Code, and a few words whose language cannot be known, do not count if there is anything else.
     Without ``by_script``, py3langid identifies ``other``; the shares of ko, ja and zh are the same.
     """
+    lines = [_by_script(line) for line in without_addresses(text).split("\n")]
     weights, foreign, code = Counter[str](), list[_Line](), 0
-    for fenced, lines in _runs(without_addresses(text), weights):
-        marks = [_code_marks(line.text) for line in lines]
-        short = [line.letters < _MIN_LINE for line in lines]
-        among_code = 2 * sum(map(and_, map(bool, marks), short)) >= sum(short)
-        for line, share, is_short in zip(lines, marks, short, strict=True):
-            if fenced or share >= _MIN_CODE_MARKS or (is_short and among_code):
+    for line in lines:
+        if line.language not in ("", "other"):
+            weights[line.language] += line.weight
+    for fenced, run in _runs(lines):
+        marks = [_code_marks(line.text) for line in run]
+        short = [share > 0 for line, share in zip(run, marks) if line.letters < _MIN_LINE]
+        among_code = 2 * sum(short) >= len(short)
+        for line, share in zip(run, marks):
+            if fenced or share >= _MIN_CODE_MARKS or (among_code and line.letters < _MIN_LINE):
                 code += line.weight
             else:
                 foreign.append(line)
@@ -149,19 +153,15 @@ class _Line(NamedTuple):
     """Weight of all letters."""
 
 
-def _runs(text: str, weights: Counter[str]) -> Iterator[tuple[bool, list[_Line]]]:
-    """Add the weights of lines that their script identifies, and yield runs of other lines and whether they are fenced."""
-    lines, fence, run = text.split("\n"), "", list[_Line]()
-    last_fence = {}
-    if "```" in text or "~~~" in text:
-        last_fence = {m[1]: number for number, line in enumerate(lines) if (m := _FENCE.fullmatch(line)) and not m[2].strip()}
-    for number, line in enumerate(map(_by_script, lines)):
-        mark = _FENCE.fullmatch(line.text) if last_fence else None
+def _runs(lines: Sequence[_Line]) -> Iterator[tuple[bool, list[_Line]]]:
+    """Yield whether lines are fenced, and runs of those that their script does not identify."""
+    marks = [_FENCE.fullmatch(line.text) for line in lines]
+    last_fence = {mark[1]: number for number, mark in enumerate(marks) if mark and not mark[2].strip()}
+    fence, run = "", list[_Line]()
+    for number, (line, mark) in enumerate(zip(lines, marks if last_fence else repeat(None))):
         if line.language == "other" and not mark:
             run.append(line)
             continue
-        if line.language not in ("", "other"):
-            weights[line.language] += line.weight
         if run and (line.weight or mark):  # blank lines and lines of brackets are within code
             yield bool(fence), run
             run = []
@@ -179,7 +179,7 @@ def _by_script(line: str) -> _Line:
     weight = _SYLLABLE_WEIGHT * (hangul + kana + han) + letters
     korean = _SYLLABLE_WEIGHT * (hangul + han) / weight if hangul >= kana and hangul else 0.0
     language = "other" if weight else ""
-    mostly = korean >= _MIN_SCRIPT_SHARE and hangul >= _MIN_HANGUL_SHARE * (hangul + han)
+    mostly = korean >= _MIN_SCRIPT_SHARE and hangul >= _MIN_HANGUL_AMONG_HANJA * (hangul + han)
     if mostly or (korean >= _MIN_MIXED_SHARE and _is_mixed(line, hangul)):
         language = "ko"
     elif kana and _SYLLABLE_WEIGHT * (kana + han) >= _MIN_SCRIPT_SHARE * weight and kana >= 0.05 * (kana + han):

@@ -32,6 +32,7 @@ _MAX_BUCKET_PARTITIONS = 1 << 10
 """Limits the files that each flush opens, nearly all partitions; above 500 million rows, partitions become longer."""
 
 Rows = npt.NDArray[Any]
+Ranks = npt.NDArray[np.uint32]
 
 
 class Partitions:
@@ -86,19 +87,19 @@ class Ranking:
 
     directory: Path
 
-    def ranks(self, start: int, stop: int) -> npt.NDArray[np.uint32]:
+    def ranks(self, start: int, stop: int) -> Ranks:
         """Return the ranks of the documents ``start`` to ``stop - 1``, ``_UNRANKED`` for those without one."""
         return np.fromfile(self.directory / "ranks.bin", dtype="<u4", count=stop - start, offset=4 * start)
 
-    def numbers(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def numbers(self, ranks: Ranks) -> npt.NDArray[np.uint32]:
         """Return the numbers of the documents with these ranks."""
         return self._values("numbers.bin", "<u4", ranks)
 
-    def ids(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    def ids(self, ranks: Ranks) -> npt.NDArray[np.uint64]:
         """Return the ids of the documents with these ranks, as numbers."""
         return self._values("ids.bin", "<u8", ranks)
 
-    def _values(self, name: str, dtype: str, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
+    def _values(self, name: str, dtype: str, ranks: Ranks) -> Rows:
         # Mapped anew by each call, so that no pages stay in memory.
         return np.array(np.memmap(self.directory / name, dtype=dtype, mode="r")[ranks]) if len(ranks) else np.empty(0, dtype)
 
@@ -139,7 +140,7 @@ def _source_ranks(signatures: Signatures, priority: Sequence[str]) -> dict[str, 
     return {name: rank for rank, name in enumerate(ordered)}
 
 
-def _keys(signatures: Signatures, shard: int, source_ranks: dict[str, int]) -> npt.NDArray[Any]:
+def _keys(signatures: Signatures, shard: int, source_ranks: dict[str, int]) -> Rows:
     """Return the sort keys (``_KEY``) of a shard's documents.
 
     ``first`` packs 16 bits of the source's rank, 32 of the length (inverted, so that longer texts come first), 16 of the id.
@@ -187,7 +188,6 @@ counted as shared."""
 _BUCKETED = np.dtype([("bucket", "<u8"), ("rank", "<u4")])
 _RANK_BITS = np.uint64(32)
 
-Ranks = npt.NDArray[np.uint32]
 _Flags = npt.NDArray[np.bool_]
 """bool [documents], by number."""
 
@@ -220,7 +220,7 @@ def _ranks_each(signatures: Signatures) -> int:
     return min(max(int(signatures.offsets[-1]) // _MAX_BUCKET_PARTITIONS, _FEWEST_RANKS), RANKS_PER_PARTITION)
 
 
-def _append_pairs(pairs: Partitions, rows: npt.NDArray[Any], ranks_each: int) -> None:
+def _append_pairs(pairs: Partitions, rows: Rows, ranks_each: int) -> None:
     """Append the pairs of ``_BUCKETED`` rows, each to the partition of its worse rank."""
     packed = _pairs(rows)
     pairs.append(packed, (packed >> _RANK_BITS) // np.uint64(ranks_each))
@@ -281,7 +281,8 @@ def contained(
     """Yield the positions of pairs in which one text contains the other, whether the better one is the part, and the share.
 
     ``pairs`` are the numbers of a worse and a better document. A part has at least ``threshold`` of its shingles in the longer
-    text, and is about the same subject. Updates ``parts``. A part may contain others, which are in the longest text as well.
+    text, is about the same subject, and is no other instance of a template. Updates ``parts``. A part may contain others, which
+    are in the longest text as well.
     """
     for position, (worse, better) in enumerate(pairs):
         if gone[worse] or gone[better]:
@@ -293,11 +294,10 @@ def contained(
         short, long = candidates.read(part), candidates.read(whole)
         common = np.intersect1d(short.shingles, long.shingles, assume_unique=True)
         share = len(common) / len(short.shingles)
-        if share < threshold or different_subjects(short, long):
+        if share < threshold or different_subjects(short, long) or same_template(unpacked(short.text), unpacked(long.text)):
             continue
-        if not same_template(unpacked(short.text), unpacked(long.text)):
-            parts[part] = True
-            yield position, better_is_part, share
+        parts[part] = True
+        yield position, better_is_part, share
 
 
 def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Flags, out: Path) -> None:
@@ -323,14 +323,14 @@ def read_contained(signatures: Signatures, ranking: Ranking, out: Path) -> Itera
         yield pairs[np.diff(starts, append=len(packed)) >= _MIN_SHARED_ANCHORS * fewest]
 
 
-def _in_small_bucket(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _in_small_bucket(rows: Rows) -> npt.NDArray[np.bool_]:
     """Return which rows share their bucket with at most ``NEIGHBOURS`` others; anchors of more are boilerplate: bool [rows]."""
     sizes = np.diff(np.flatnonzero(begins_run(rows["bucket"])), append=len(rows))
     return np.repeat(sizes <= NEIGHBOURS + 1, sizes)
 
 
-def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _Flags | None) -> Iterator[npt.NDArray[Any]]:
-    """Yield ``_BUCKETED`` rows of each shard; the bucket is the hash of a band, or else of letters and digits."""
+def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _Flags | None) -> Iterator[Rows]:
+    """Yield ``_BUCKETED`` rows of each shard; the bucket is the hash of a band, or else of letters and figures."""
     for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
         signed = signatures.rows(shard)
         rows = np.empty(len(signed), _BUCKETED)
@@ -339,7 +339,7 @@ def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _F
         yield rows if gone is None else rows[signed["shingled"] & ~gone[start + signed["ordinal"]]]
 
 
-def _anchored(signatures: Signatures, ranking: Ranking, gone: _Flags) -> Iterator[npt.NDArray[Any]]:
+def _anchored(signatures: Signatures, ranking: Ranking, gone: _Flags) -> Iterator[Rows]:
     """Yield ``_BUCKETED`` rows of each shard; the bucket is an anchor."""
     for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
         anchors = signatures.anchors(shard)
@@ -349,11 +349,11 @@ def _anchored(signatures: Signatures, ranking: Ranking, gone: _Flags) -> Iterato
         yield rows[~gone[start + anchors["ordinal"]]]
 
 
-def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Iterator[npt.NDArray[Any]]:
+def _buckets(shards: Iterable[Rows], total: int, out: Path) -> Iterator[Rows]:
     """Yield the rows that share a bucket with another, sorted by bucket and rank, in batches of whole buckets."""
     count = min(_count_partitions(total, ROWS_PER_PARTITION), _MAX_BUCKET_PARTITIONS)
     partitions = Partitions(out / "buckets", _BUCKETED).cleared()
-    waiting: list[npt.NDArray[Any]] = []
+    waiting: list[Rows] = []
 
     def flush() -> None:
         rows = np.concatenate([np.empty(0, _BUCKETED), *waiting])
@@ -375,12 +375,12 @@ def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Itera
         yield shared[np.lexsort((shared["rank"], shared["bucket"]))]
 
 
-def _starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _starts(rows: Rows) -> npt.NDArray[np.int64]:
     """Return the index at which the bucket of each row begins."""
     return np.maximum.accumulate(np.where(begins_run(rows["bucket"]), np.arange(len(rows)), 0))
 
 
-def _pairs(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+def _pairs(rows: Rows) -> npt.NDArray[np.uint64]:
     """Pair each row with the best of its bucket and the ``NEIGHBOURS`` before it, as worse · 2^32 + better."""
     ranks, starts, index = rows["rank"].astype(np.uint64), _starts(rows), np.arange(len(rows))
     far = np.flatnonzero(index - NEIGHBOURS > starts)

@@ -90,7 +90,7 @@ _BESIDE = re.compile(
 """What may stand beside a comment. A mark closes a name or label before it (``홍길동:``, ``질문:``, ``A:`` of a dialogue) or
 opens one behind it (``- 홍길동``)."""
 _BESIDE_CHARACTERS, _BESIDE_LETTERS = 48, 20
-"""Characters from either end of a line in which such are looked for; more letters of names and words are no furniture."""
+"""Characters from either end of a line in which such are looked for; more letters of names and words are no boilerplate."""
 _FIELDS = re.compile(r"(?:[^|]{0,32}\|){1,6}")
 """Fields of a header (``작성자 : 홍길동 | 조회 : 10 |``), or of a footer turned round, which may be longer."""
 _HEADER_CHARACTERS = 6 * 33
@@ -322,14 +322,14 @@ def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
     fields, behind_fields = _FIELDS.match(line), _FIELDS.match(line[: -_HEADER_CHARACTERS - 1 : -1])
     head = line[: max(_BESIDE_CHARACTERS, fields.end() if fields else 0)]
     tail = line[-max(_BESIDE_CHARACTERS, behind_fields.end() if behind_fields else 0) :]
-    before = _furniture(list(_BESIDE.finditer(head)), forward=True)
-    behind = _furniture(list(_BESIDE.finditer(tail))[::-1], forward=False)
+    before = _boilerplate_ends(list(_BESIDE.finditer(head)), forward=True)
+    behind = _boilerplate_ends(list(_BESIDE.finditer(tail))[::-1], forward=False)
     begins, inner_begins = ([len(letters_of(head[:end])) for end in side] for side in before)
     ends, inner_ends = ([len(letters) - len(letters_of(tail[end:])) for end in side] for side in behind)
     return begins, ends, inner_begins, inner_ends
 
 
-def _furniture(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int], list[int]]:
+def _boilerplate_ends(parts: list[re.Match[str]], *, forward: bool) -> tuple[list[int], list[int]]:
     """Return the offsets up to which parts from one end of a line belong to no comment, and such offsets within parts."""
     found: list[int] = []
     inner: list[int] = []

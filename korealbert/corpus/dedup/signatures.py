@@ -49,17 +49,17 @@ def squeeze(text: str) -> str:
 
 
 _POINT, _MINUS, _APART = "ˑ", "ˉ", "ˈ"
-"""Letters of Unicode that stand for what figures have within, before and between them."""
+"""Letters that stand for a decimal point, for a minus, and for what separates two numbers."""
 THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 DECIMAL = re.compile(r"\.(?<=\d\.)(?<!\.\d\.)(?<!\.\d\d\.)(?=\d+(?!\.?\d))")
-"""A decimal point; the points of a date (2019.10.1) part numbers."""
+"""A decimal point; the points of a date (2019.10.1) separate numbers."""
 _SIGN = re.compile(r"[-−－](?<=[^\w\n].)(?=\d)")
 """A minus; at the beginning of a line it is a bullet."""
 _BETWEEN = re.compile(r"(\d)[\W_]++(?=\d)")
 
 
 def with_figures(text: str) -> str:
-    """Return the letters and digits of a text in lower case, with letters for decimal points, signs and what parts numbers.
+    """Return the letters and digits of a text in lower case, with letters for decimal points, signs and separators of numbers.
 
     So 1.5 is neither 15 nor 1 5, nor is -5 equal to 5, but 1,000 and 1000 are one.
     """
@@ -197,7 +197,7 @@ class Compared(NamedTuple):
     numbered: Hashes
     """Of the title's identifiers, sorted, after the hash of the rest of the title; empty without identifiers."""
     text: Hashes
-    """The text itself, see ``packed``."""
+    """The text in NFKC and lower case, without what its page adds, see ``packed``."""
 
 
 def packed(text: str) -> Hashes:

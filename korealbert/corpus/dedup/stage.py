@@ -83,8 +83,8 @@ class DedupSpec(Spec):
     threshold: float = Field(default=0.8, gt=0, le=1)
     """Minimum Jaccard similarity of 5-letter shingles of near-duplicates. Both are kept if their subjects differ: most of their
     numbers do, or each is about a word of its own title or opening (매리너 6호 and 7호, 2011년 and 2012년, the men's race
-    and the women's), or they are equal but for names and numbers, except those of page footers. Of one such template up to 50
-    are kept."""
+    and the women's), or they are instances of one template: equal but for names and numbers, boilerplate aside. Up to 50
+    instances are kept."""
     contained: float = Field(default=0.9, ge=0, le=1)
     """A text is dropped if this share of its 5-letter shingles is in a longer one of any source (the first version of a report,
     a text that another quotes). 0, or without ``near``: off. A passage that more than 17 texts share counts as boilerplate, so
@@ -400,9 +400,10 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
         map_shards(partial(_merge_range, spec.repeats, len(jobs)), merging, out_dir=out_dir, runtime=runtime, step="merge")
         jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write")
-    nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0, "decontaminated": {}}
-    nothing["characters_decontaminated"] = {}
-    nothing |= {"candidate_pairs": 0, "sources": {}} | ({"characters_repeated": {}} if spec.repeats else {})
+    nothing = {**NO_DOCUMENTS, "paragraphs_decontaminated": 0, "lines_decontaminated": 0}
+    nothing |= {"decontaminated": {}, "characters_decontaminated": {}, "candidate_pairs": 0, "sources": {}} | (
+        {"characters_repeated": {}} if spec.repeats else {}
+    )
     stats = sum_stats([nothing, *found, *parts])
     refuse_nothing_kept("dedup", {"all sources": stats}, "Change decontaminate and repeats in [dedup]")
     return DedupStats.of(stats)

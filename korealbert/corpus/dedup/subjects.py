@@ -71,16 +71,14 @@ _EVENT = (
 """What is raced over, not how long or heavy something is."""
 _MODEL = r"(?<![a-z0-9./@_-])(?P<model>[a-z]{1,5}-?\d{1,4}[a-z]?)(?![a-z0-9._@/]|-\d)"
 """A-10, K2, U-20."""
-_NUMBERED = r"(?<![\d.,])(?P<century>\d{1,2})세기|(?P<nth>(?<![\d.,])\d{1,4}|첫|두|세|네|다섯|여섯|일곱|여덟|아홉|열) ?번째"
-_NUMERALS = {
-    word: str(number)
-    for number, word in enumerate(("첫", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"), start=1)
-}
+_COUNTING = ("첫", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열")
+_NUMERALS = {word: str(number) for number, word in enumerate(_COUNTING, start=1)}
+_NUMBERED = rf"(?<![\d.,])(?P<century>\d{{1,2}})세기|(?P<nth>(?<![\d.,])\d{{1,4}}|{'|'.join(_COUNTING)}) ?번째"
 _VARIANTS = {"차전": "차", "회차": "회", "km": "킬로미터", "m": "미터"}
 """Units in another spelling."""
 _IDENTIFIER = re.compile(rf"(?:{_ORDINAL}|{_LABEL}|{_PERSON}|{_YEAR}|{_EVENT}|{_MODEL}|{_NUMBERED})(?P<rest>[가-힣]*)|{_SEX}")
 """Words that tell texts of one template apart: they number or name, where other words may be reworded and figures corrected."""
-_KINDS = frozenset(("year", "distance", "weight", "model", "century", "nth"))
+_NUMERIC = frozenset(("year", "distance", "weight", "model", "century", "nth"))
 """Groups whose values are numbers alone."""
 _TOPIC = re.compile(r"\W{0,3}((?:[^\s.?!]{1,20} ){0,2}?[^\s.?!]{0,20}?[가-힣a-zA-Z0-9])(?:\([^()\n]{0,60}\))?[은는](?=[ ,])")
 _NO_TOPIC = re.compile(r"(?:나|저|너|우리|저희|[이그저]것?|여기|오늘|어제|내일|지금|요즘|이번|지난|최근|올해)(?:에|에서|도)?")
@@ -95,7 +93,7 @@ _COUNTED = re.compile(r"\d ?(?:명|건|개|곳|원|만|억|조|퍼센트|%|일|�
 _CLOCK = r"(?:오[전후] ?)?\d{1,2}:\d\d(?::\d\d)?"
 _DAY = r"(?:19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}(?!\d)\.?(?: ?\([가-힣]\))?"
 _WRITTEN_DAY = r"(?:19|20)\d\d(?:년|\.) ?\d{1,2}(?:월|\.) ?\d{1,2}(?:일|\.)?(?: ?\([가-힣]\))?"
-_FURNITURE = re.compile(
+_BOILERPLATE = re.compile(
     "|".join(
         (
             r"(?<![가-힣a-z])(?:조회|추천|비추천|댓글|답글|공감|비공감|좋아요|싫어요|스크랩|등록|입력"
@@ -126,7 +124,7 @@ _NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 
 def compared(title: str, text: str, shingles: Hashes) -> Compared:
     """Return the hashes by which a text is compared with others, and its words."""
-    text = _FURNITURE.sub(" ", composed(text, "NFKC").lower())
+    text = _BOILERPLATE.sub(" ", composed(text, "NFKC").lower())
     words, names = _hashes(text, of_title=False), _hashes(title, of_title=True)
     opening = text[:_OPENING_CHARACTERS]
     named = _hashes(opening, of_title=True)
@@ -214,7 +212,7 @@ def _identifiers(text: str) -> Hashes:
         if match["rest"] and not is_particle(match["rest"]):
             continue
         parts = {name: part for name, part in match.groupdict().items() if part and name != "rest"}
-        kind = parts.keys() & _KINDS
+        kind = parts.keys() & _NUMERIC
         found.append(hash64(f"identifier {''.join(kind)} {''.join(map(_in_one_spelling, parts.values()))}"))
     return np.array(found, dtype=np.uint64) & ~np.uint64(1)
 

@@ -38,10 +38,10 @@ _MAX_CELLS = 1 << 16
 """Product of the lengths of passages that are compared word by word; longer ones count as rewritten."""
 _MIN_SYLLABLES = 2
 """Of a name; shorter words are pronouns, articles and stems of verbs."""
-_MIN_LETTERS, _MIN_DIFFERENT_LETTERS = 4, 2
-"""Words of this length, in jamo or Latin letters, with fewer different letters are spellings of one."""
-_ALTERNATING = (("은", "는"), ("이", "가"), ("을", "를"), ("과", "와"), ("으로", "로"), ("이나", "나"), ("이란", "란"))
-_SAME_PARTICLE = dict(_ALTERNATING)
+_MIN_LETTERS = 4
+"""Words of this length, in jamo or Latin letters, that differ in a single one are spellings of one word."""
+_SAME_PARTICLE = {"은": "는", "이": "가", "을": "를", "과": "와", "으로": "로", "이나": "나", "이란": "란"}
+"""Particle after a consonant → the same one after a vowel."""
 
 
 class _Exchange(NamedTuple):
@@ -56,36 +56,27 @@ class _Exchange(NamedTuple):
 def same_template(one: str, other: str) -> bool:
     """Return whether two texts, in lower case and NFKC, are equal but for names and numbers, and not equal altogether."""
     left, right = _TOKEN.findall(one), _TOKEN.findall(other)
-    exchanges: Counter[tuple[str, str]] = Counter()
+    times = Counter[tuple[str, str]]()
     certain = False
     for (start, end), (first, last) in _differences(left, right):
         ours, theirs = left[start:end], right[first:last]
         if "".join(ours) == "".join(theirs):
             continue
-        found = _exchanges(ours, theirs)
-        if found is None:
+        if len(ours) != len(theirs):
             return False
-        exchanges.update((exchange.ours, exchange.theirs) for exchange in found)
-        certain |= start < _OPENING_WORDS or any(exchange.certain for exchange in found)
-    return certain or any(times > 1 for times in exchanges.values())
+        certain |= start < _OPENING_WORDS
+        for token, instead in zip(ours, theirs):
+            if _in_one_form(token) == _in_one_form(instead):
+                continue
+            exchange = _exchange(token, instead)
+            if exchange is None:
+                return False
+            times[exchange.ours, exchange.theirs] += 1
+            certain |= exchange.certain
+    return certain or max(times.values(), default=0) > 1
 
 
-def _exchanges(ours: Sequence[str], theirs: Sequence[str]) -> list[_Exchange] | None:
-    """Return the names and numbers that are exchanged between passages, or None if they differ in other ways."""
-    if len(ours) != len(theirs):
-        return None
-    found = []
-    for one, other in zip(ours, theirs):
-        if _same(one) == _same(other):
-            continue
-        exchange = _exchange(one, other)
-        if exchange is None:
-            return None
-        found.append(exchange)
-    return found
-
-
-def _same(token: str) -> str:
+def _in_one_form(token: str) -> str:
     """Return a number without the marks of thousands, or a particle in one form."""
     return THOUSANDS.sub("", token) if token[-1].isdecimal() else _SAME_PARTICLE.get(token, token)
 
@@ -113,7 +104,7 @@ def _are_names(one: str, other: str) -> bool:
     hangul = [_HANGUL.fullmatch(word) is not None for word in (one, other)]
     if hangul[0] != hangul[1] or (hangul[0] and min(len(one), len(other)) < _MIN_SYLLABLES):
         return False
-    return _distance(unicodedata.normalize("NFD", one), unicodedata.normalize("NFD", other)) >= _MIN_DIFFERENT_LETTERS
+    return not _are_spellings(unicodedata.normalize("NFD", one), unicodedata.normalize("NFD", other))
 
 
 def _stems(word: str) -> dict[str, str]:
@@ -128,14 +119,12 @@ def _stems(word: str) -> dict[str, str]:
     return found
 
 
-def _distance(one: str, other: str) -> int:
-    """Return the number of letters that differ, up to ``_MIN_DIFFERENT_LETTERS``; that if both words are short."""
-    longest = max(len(one), len(other))
-    if longest < _MIN_LETTERS or abs(len(one) - len(other)) >= _MIN_DIFFERENT_LETTERS:
-        return _MIN_DIFFERENT_LETTERS
+def _are_spellings(one: str, other: str) -> bool:
+    """Return whether a letter more, a letter less, or another letter makes one word of the other; not of short words."""
     start = next((at for at, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other)))
     rest, others = one[start:], other[start:]
-    return 1 if rest[1:] == others[1:] or rest[1:] == others or rest == others[1:] else _MIN_DIFFERENT_LETTERS
+    similar = rest[1:] == others[1:] or rest[1:] == others or rest == others[1:]
+    return similar and max(len(one), len(other)) >= _MIN_LETTERS
 
 
 def _differences(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

@@ -51,7 +51,7 @@ _TARGET = re.compile(rb"^warc-target-uri:[ \t]*<?([^\r\n>]{1,2000})", re.IGNOREC
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
 OTHER_TYPE = "other_record_type"
-"""Reason of records that hold something, but not what the format reads: texts in a WARC file, responses in a WET file."""
+"""Reason of records of other types than the format reads: texts in a WARC file, responses in a WET file."""
 _ABOUT_OTHERS = (b"warcinfo", b"request", b"metadata")
 """Types of records that hold nothing of their own."""
 _OTHER_KIND_REMEDIES = {

@@ -58,18 +58,16 @@ class LostFiles:
             self.close()
             ends_archive = self._name.startswith(f"{part.file}::")
             self._name = part.file
-            self._files[self._kind] += 1
+            self._files[self._kind_of(part.file)] += 1
             if ends_archive:
                 return
         if isinstance(part, Quarantined):
             if not self._is_read and part.reason not in _NOTHING_TO_READ:
                 self._first_entry = self._first_entry or part
             self._end = part if part.reason in ENDS_READING else None
-        elif part.others and not part.extents:
-            pass
         elif self._spec.format not in ("warc", "html") and is_binary(part.data):
             self._binary = self._binary or Quarantined(part.file, f"byte {part.byte}", "", "nul_bytes", NUL_REMEDY)
-        else:
+        elif part.extents or not part.others:
             self._is_read, self._end = True, None
 
     def close(self) -> None:
@@ -90,10 +88,6 @@ class LostFiles:
         self._faulty.add(fault.file)
         if len(shown := self._shown.setdefault(kind, [])) < _MAX_SHOWN_FILES:
             shown.append(fault)
-
-    @property
-    def _kind(self) -> str:
-        return self._kind_of(self._name)
 
     def _kind_of(self, file: str) -> str:
         name = file.rpartition("::")[2]

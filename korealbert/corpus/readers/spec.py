@@ -168,7 +168,7 @@ class ExtractSpec(Spec):
     as ``save_to_disk`` of the package datasets writes them. text: plain text, Markdown, or subtitles (SubRip, WebVTT, SAMI),
     whose times are left out. html: one page in each file. warc: WARC files with the pages of a crawl. wet: Common Crawl's
     WET files, that is WARC files with the texts of pages (conversion records), whose fields are text, url, date, languages
-    and id. Records of the other kind are counted as dropped (``other_record_type``).
+    and id. Records of other types count as dropped (``other_record_type``), but for warcinfo, request and metadata.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; empty if a crawl or fetch of the same name provides the files. Links

@@ -26,6 +26,7 @@ from korealbert.corpus.readers.spec import FieldMap
 from korealbert.documents.shards import read_batches
 from tests.corpus.documents_made import bytes_of, document, dropped, prose, ran, stored
 
+KOREAN = "도서관은 삼 년 전에 문을 닫은 방앗간에 들어섰다."
 ENGLISH = "The library opened in a disused mill three years ago and lends ladders."
 HANJA = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民임을 宣言하노라."
 """The first sentence of the declaration of 1919."""
@@ -34,7 +35,7 @@ HANJA = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民�
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        ("도서관은 삼 년 전에 문을 닫은 방앗간에 들어섰다.", "ko"),
+        (KOREAN, "ko"),
         (HANJA, "ko"),
         ("大韓民國憲法 第一條 ① 大韓民國은 民主共和國이다.", "ko"),
         ("第二條 大韓民國의 主權은 國民에게 있고 모든 權力은 國民으로부터 나온다.", "ko"),
@@ -87,15 +88,14 @@ int main(void) {
         printf("%d", i);
     return 0;
 }"""
-KOREAN = "도서관은 삼 년 전에 문을 닫은 방앗간에 들어섰다."
 
 
 @pytest.mark.parametrize("code", [PYTHON, SHELL, C, f"```\n{ENGLISH}\n```", f"~~~ text\n{ENGLISH}\n\n{ENGLISH}\n~~~"])
 def test_code_is_in_no_language(code: str) -> None:
     assert language_shares(f"{KOREAN}\n{code}\n{KOREAN}") == {"ko": 1.0}
     assert language_shares(f"{ENGLISH}\n\n{code}") == {"other": 1.0}
-    prose, both = f"{KOREAN}\n{ENGLISH}\n{ENGLISH}\n", language_shares(f"{KOREAN}\n{ENGLISH}\n{ENGLISH}\n{KOREAN}")
-    assert language_shares(f"{prose}{code}\n{KOREAN}") == both, "prose beside code counts"
+    prose = f"{KOREAN}\n{ENGLISH}\n{ENGLISH}"
+    assert language_shares(f"{prose}\n{code}\n{KOREAN}") == language_shares(f"{prose}\n{KOREAN}"), "prose beside code counts"
 
 
 def test_fences_that_do_not_close_hide_nothing() -> None:
