@@ -1,21 +1,17 @@
 """Whether two near-copies are one template, filled in twice: equal but for names and numbers.
 
-The words and numbers of the texts are aligned. Texts are of one template if they differ only in words and numbers that are
-exchanged for others, in the same place and with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other
-difference (a word more, another ending, a corrected letter) makes them versions of one text. So does a single exchanged word
-without a particle, which may be an adverb or a verb, unless it opens the text, returns, is the name of a person, or has the
-same head as the other (월요일 and 화요일, 왼쪽 and 오른쪽).
+Texts are of one template if they have equally many words and numbers, and differ only in those that are exchanged for others in
+the same place with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other difference (a word more, another ending, a
+corrected letter) makes them versions of one text. So does a single exchanged word without a particle, which may be an adverb or
+a verb, unless it opens the text, returns, is the name of a person, or has the same head as the other (월요일 and 화요일, 왼쪽
+and 오른쪽).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
-from itertools import pairwise
 from typing import NamedTuple
 
 from korealbert.corpus.dedup.signatures import THOUSANDS
@@ -34,8 +30,6 @@ _PERSON = re.compile(f"[{SURNAMES}][가-힣]{{2}}")
 _ADJECTIVE = re.compile(".*[운게히고며서지던]")
 """Words that are verbs, adjectives or adverbs rather than names with a common head: 새로운, 빠르게."""
 _OPENING_WORDS = 10
-_MAX_CELLS = 1 << 16
-"""Product of the lengths of passages that are compared word by word; longer ones count as rewritten."""
 _MIN_SYLLABLES = 2
 """Of a name; shorter words are pronouns, articles and stems of verbs."""
 _MIN_LETTERS = 4
@@ -56,23 +50,18 @@ class _Exchange(NamedTuple):
 def same_template(one: str, other: str) -> bool:
     """Return whether two texts, in lower case and NFKC, are equal but for names and numbers, and not equal altogether."""
     left, right = _TOKEN.findall(one), _TOKEN.findall(other)
+    if len(left) != len(right):
+        return False
     times = Counter[tuple[str, str]]()
     certain = False
-    for (start, end), (first, last) in _differences(left, right):
-        ours, theirs = left[start:end], right[first:last]
-        if "".join(ours) == "".join(theirs):
+    for place, (token, instead) in enumerate(zip(left, right)):
+        if token == instead or _in_one_form(token) == _in_one_form(instead):
             continue
-        if len(ours) != len(theirs):
+        exchange = _exchange(token, instead)
+        if exchange is None:
             return False
-        certain |= start < _OPENING_WORDS
-        for token, instead in zip(ours, theirs):
-            if _in_one_form(token) == _in_one_form(instead):
-                continue
-            exchange = _exchange(token, instead)
-            if exchange is None:
-                return False
-            times[exchange.ours, exchange.theirs] += 1
-            certain |= exchange.certain
+        times[exchange.ours, exchange.theirs] += 1
+        certain |= exchange.certain or place < _OPENING_WORDS
     return certain or max(times.values(), default=0) > 1
 
 
@@ -125,46 +114,3 @@ def _are_spellings(one: str, other: str) -> bool:
     rest, others = one[start:], other[start:]
     similar = rest[1:] == others[1:] or rest[1:] == others or rest == others[1:]
     return similar and max(len(one), len(other)) >= _MIN_LETTERS
-
-
-def _differences(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield the spans of tokens that differ, between common words that each text has once (Bram Cohen's patience diff)."""
-    counts, others = Counter(left), Counter(right)
-    places = {token: place for place, token in enumerate(right) if others[token] == 1}
-    common = [(place, places[token]) for place, token in enumerate(left) if counts[token] == 1 and token in places]
-    for (start, first), (end, last) in pairwise([(-1, -1), *_longest_rising(common), (len(left), len(right))]):
-        yield from _compared(left, right, (start + 1, end), (first + 1, last))
-
-
-def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return a longest subsequence whose second parts rise."""
-    ends: list[int] = []
-    numbers: list[int] = []
-    before = []
-    for number, (_, value) in enumerate(pairs):
-        at = bisect_left(ends, value)
-        ends[at : at + 1], numbers[at : at + 1] = [value], [number]
-        before.append(numbers[at - 1] if at else -1)
-    found, number = [], numbers[-1] if numbers else -1
-    while number >= 0:
-        found.append(pairs[number])
-        number = before[number]
-    return found[::-1]
-
-
-def _compared(
-    left: Sequence[str], right: Sequence[str], ours: tuple[int, int], theirs: tuple[int, int]
-) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield the spans that differ between two passages."""
-    (start, end), (first, last) = ours, theirs
-    while start < end and first < last and left[start] == right[first]:
-        start, first = start + 1, first + 1
-    while start < end and first < last and left[end - 1] == right[last - 1]:
-        end, last = end - 1, last - 1
-    if (end - start) * (last - first) > _MAX_CELLS:
-        yield (start, end), (first, last)
-        return
-    matcher = SequenceMatcher(None, left[start:end], right[first:last], autojunk=False)
-    for tag, begin, stop, other_begin, other_stop in matcher.get_opcodes():
-        if tag != "equal":
-            yield (start + begin, start + stop), (first + other_begin, first + other_stop)

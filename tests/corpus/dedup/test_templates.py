@@ -92,6 +92,11 @@ def test_a_name_that_is_exchanged_does_not_count_if_the_text_is_reworded() -> No
     assert not same_template(text, text)
 
 
+def test_other_spellings_of_a_number_and_a_particle_exchange_nothing() -> None:
+    text = "참가비 1,000원은 첫날에 낸다. " + TEMPLATES[0][0].format("경주").lower()
+    assert not same_template(text, text.replace("1,000원은", "1000원는"))
+
+
 def test_texts_that_repeat_themselves_are_compared_in_time() -> None:
     """Each word is in the other text thousands of times, and none once."""
     words = ["가다", "나무", "다리", "라면"] * 20_000
