@@ -1,10 +1,11 @@
 """Whether two near-copies are one template, filled in twice: equal but for names and numbers.
 
-Texts are of one template if they have equally many words and numbers, and differ only in those that are exchanged for others in
-the same place with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other difference (a word more, another ending, a
-corrected letter) makes them versions of one text. So does a single exchanged word without a particle, which may be an adverb or
-a verb, unless it opens the text, returns, is the name of a person, or has the same head as the other (월요일 and 화요일, 왼쪽
-and 오른쪽).
+Texts are of one template if their sentences have equally many words and numbers, and differ only in those that are exchanged
+for others in the same place with the same particle (경주에서 for 포항에서, 1.25 for 1.50). Any other difference (a word more,
+another ending, a corrected letter) makes them versions of one text. So does a single exchanged word without a particle, which
+may be an adverb or a verb, unless it opens the text, returns, is the name of a person, or has the same head as the other
+(월요일 and 화요일, 왼쪽 and 오른쪽); and a single exchange in a long text, which may be a correction, unless it opens the text.
+What is no sentence (a heading, a menu, a copyright line) belongs to the page.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ _PERSON = re.compile(f"[{SURNAMES}][가-힣]{{2}}")
 _ADJECTIVE = re.compile(".*[운게히고며서지던]")
 """Words that are verbs, adjectives or adverbs rather than names with a common head: 새로운, 빠르게."""
 _OPENING_WORDS = 10
+_MIN_SHARE = 0.01
+"""Share of a text's words and numbers that are exchanged; fewer may be corrections."""
+_BETWEEN = re.compile(r"(?<=[.?!…])\s+|(?<=[。！？])\s*|\n+")
+_SENTENCE = re.compile(r"[.?!…。！？다요죠까][\"'”’」』)\]]*\s*$")
 _MIN_SYLLABLES = 2
 """Of a name; shorter words are pronouns, articles and stems of verbs."""
 _MIN_LETTERS = 4
@@ -49,20 +54,28 @@ class _Exchange(NamedTuple):
 
 def same_template(one: str, other: str) -> bool:
     """Return whether two texts, in lower case and NFKC, are equal but for names and numbers, and not equal altogether."""
-    left, right = _TOKEN.findall(one), _TOKEN.findall(other)
+    left, right = _words(one), _words(other)
     if len(left) != len(right):
         return False
     times = Counter[tuple[str, str]]()
-    certain = False
-    for place, (token, instead) in enumerate(zip(left, right)):
-        if token == instead or _in_one_form(token) == _in_one_form(instead):
+    certain = opens = False
+    for place, (word, instead) in enumerate(zip(left, right)):
+        if word == instead or _in_one_form(word) == _in_one_form(instead):
             continue
-        exchange = _exchange(token, instead)
+        exchange = _exchange(word, instead)
         if exchange is None:
             return False
         times[exchange.ours, exchange.theirs] += 1
-        certain |= exchange.certain or place < _OPENING_WORDS
-    return certain or max(times.values(), default=0) > 1
+        certain |= exchange.certain
+        opens |= place < _OPENING_WORDS
+    enough = times.total() >= _MIN_SHARE * len(left)
+    return opens or (certain and enough) or max(times.values(), default=0) > 1
+
+
+def _words(text: str) -> list[str]:
+    """Return the words and numbers of a text's sentences; of the whole text if it has none."""
+    parts = _BETWEEN.split(text)
+    return _TOKEN.findall("\n".join(filter(_SENTENCE.search, parts)) or text)
 
 
 def _in_one_form(token: str) -> str:

@@ -76,6 +76,13 @@ def test_one_name_or_number_in_its_place_tells_templates_apart(text: str, one: s
         (_REST + "\n- 3 -", _REST + "\n- 12 -"),
         (_REST + "\n3 / 12 페이지", _REST + "\n4 / 12 페이지"),
         ("[1보] " + _REST, "[종합2보] " + _REST),
+        (_REST + "\n번호 12", _REST + "\n번호 345"),
+        ("뉴스 > 사회\n" + _REST, "뉴스 > 지역\n" + _REST),
+        (_REST + "\n3 comments", _REST + "\n41 comments"),
+        (_REST + "\nCopyright 2012 All rights reserved.", _REST + "\nCopyright 2015 All rights reserved."),
+        (_REST.replace("못했다.", "못했다.[12]"), _REST.replace("못했다.", "못했다.[15]")),
+        (_REST * 4 + "세 명이 다쳤고 건물의 벽이 무너졌다.", _REST * 4 + "세 명이 다쳤고 주택의 벽이 무너졌다."),
+        (_REST * 4 + "기온은 5.8도였다.", _REST * 4 + "기온은 5.9도였다."),
         (_ENGLISH.format("Ashford"), _ENGLISH.format("Ashford").replace("forestry", "forrestry")),
         (_ENGLISH.format("Ashford"), _ENGLISH.format("Ashford").replace("The old", "An old")),
     ],
@@ -102,4 +109,4 @@ def test_texts_that_repeat_themselves_are_compared_in_time() -> None:
     words = ["가다", "나무", "다리", "라면"] * 20_000
     shuffled = random.Random(1).sample(words, len(words))  # noqa: S311
     assert not same_template(" ".join(words), " ".join(shuffled))
-    assert same_template(" ".join([*words, "3일", *words]), " ".join([*words, "4일", *words]))
+    assert same_template(" ".join(["3일", *words]), " ".join(["4일", *words]))
