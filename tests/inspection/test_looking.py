@@ -53,7 +53,7 @@ ARTICLES = [  # Each shows one decision of cleaning or deduplication.
     _article("강가의 봄", f"&quot;봄이다&quot;\n{BODY}\n<script>alert(1)</script>\n무단 전재 및 재배포 금지"),
     _article("나룻배", LATER),
     _article("나룻배 그대로", LATER),
-    _article("나룻배 조금 다르게", LATER.replace("아침", "저녁")),
+    _article("나룻배 조금 다르게", LATER.replace("맞섰다", "갈렸다")),
     _article(
         "사공의 말", f"오래된 나루터에서 들은 이야기다.\n그는 이렇게 적었다. {BENCHMARK[:-1]}라며 배를 저었다.\n바람이 불었다."
     ),
@@ -139,7 +139,7 @@ def test_duplicates_name_the_kept_document_and_the_differences(artifacts: dict[s
     for text in (exact, near):
         survivor = text.plain.split("kept: ")[1][:16]
         assert len(seen(artifacts["dedup"], wanted=survivor)) >= 1
-    changed = {"[-아침-]", "{+저녁+}"} if "{+저녁+}" in near.plain else {"[-저녁-]", "{+아침+}"}
+    changed = {"[-맞섰다.-]", "{+갈렸다.+}"} if "{+갈렸다.+}" in near.plain else {"[-갈렸다.-]", "{+맞섰다.+}"}
     assert all(one in near.plain for one in changed)
 
 

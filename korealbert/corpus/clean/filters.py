@@ -34,9 +34,11 @@ BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
 _MIN_WORDS = 50
 """Shares of words and n-grams of words are not judged in texts of fewer words, which Gopher drops."""
-_PROSE = 0.15
-"""Share of words that end like a particle or verb that makes a text with many numbers prose. Mathematical articles have 0.16 to
-0.48, lists of names and numbers 0 to 0.12."""
+_PROSE, _WORDS_PER_SENTENCE = 0.15, 100
+"""Share of words that end like a particle or verb, and number of words for each end of a sentence, that make a text with many
+numbers prose. Mathematical articles have a share of 0.16 to 0.48, most tables 0 to 0.12 (경기도 ends so, too)."""
+_MIN_HANGUL_WORDS = 20
+"""Particles and verbs are not looked for among fewer words with Hangul."""
 _MIN_SYMBOLS = 4
 """Fewer hashtags or ellipses are no spam, however short the text."""
 _MIN_LINES = 5
@@ -51,6 +53,7 @@ _SYLLABLES_PER_WORD = 3.1
 
 _FUNCTION_WORD = re.compile("[가-힣A-Za-z0-9][은는이가을를의에서와과로도만다요고며][.,!?…\"'”’)\\]]*(?!\\S)")
 """A word that ends like a particle (은, 가, 를, 에서, 도) or a verb ending (다, 요, 고, 며, 지만)."""
+_SENTENCE_END = re.compile("[다요죠까][.?!]")
 TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
 PARAGRAPH_BREAK = re.compile(r"\n{2,}")
 
@@ -174,7 +177,7 @@ def no_sentences(parts: Parts, limits: Limits) -> Drop | None:
     if found / words >= limit:
         return None
     words = sum(map(bool, map(_HANGUL.search, parts.words)))
-    if words < _MIN_WORDS or found / words >= limit:
+    if words < _MIN_HANGUL_WORDS or found / words >= limit:
         return None
     return Drop("no_sentences", f"{found / words:.3f} of words with Hangul < {limit}")
 
@@ -188,7 +191,8 @@ def number_words(parts: Parts, limits: Limits) -> Drop | None:
     if np.count_nonzero(_letters()[0][parts.codes[parts.spans[0]]]) / words >= limit:
         return None
     share = sum(any(map(str.isalpha, word)) for word in parts.words) / words
-    if share >= limit or len(_FUNCTION_WORD.findall(parts.text)) >= _PROSE * words:
+    is_prose = len(_SENTENCE_END.findall(parts.text)) * _WORDS_PER_SENTENCE >= words
+    if share >= limit or (is_prose and len(_FUNCTION_WORD.findall(parts.text)) >= _PROSE * words):
         return None
     return Drop("number_words", f"{share:.3f} of words < {limit}")
 

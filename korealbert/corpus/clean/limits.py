@@ -97,12 +97,12 @@ class Limits(Spec):
     section 4), or 0 with ``language``, which judges line by line. Korean with most nouns in Hanja (大韓民國은 民主共和國이다)
     or English (PR 을 review 했다) has less than 0.3."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
-    """Share of words with Hangul that end in a particle or verb ending, in texts of 50 such words and more; less is
-    ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less
+    """Share of words with Hangul that end in a particle or verb ending, in texts of 50 words, 20 of them such words, and more; less
+    is ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less
     than 0.1."""
     min_letter_words: float = Field(default=0.8, ge=0, le=1)
     """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher), unless 0.15 of
-    the words end in a particle or verb ending, as in mathematical prose."""
+    the words end in a particle or verb ending and one in 100 ends a sentence, as in mathematical prose."""
     curly_brackets: bool = True
     """Whether curly brackets are allowed; if not, texts with any are ``curly_brackets`` (C4, against code). Allowed by default,
     because Korean news and wiki texts that have any are nearly always prose that quotes."""

@@ -58,6 +58,11 @@ def test_ordinary_prose_passes() -> None:
         (" ".join(f"{chr(0xAC00 + 31 * number)}강 나무" for number in range(60)), "no_sentences"),
         (" ".join(f"{number}원 {number * 7:,} {number * 11:,}" for number in range(1_000, 1_040)), "number_words"),
         (
+            "\n".join(f"{name} {number} {number * 7}" for name in ("경기도", "충청북도") for number in range(20, 40)),
+            "number_words",
+        ),
+        (" ".join(f"가방{number % 7} 지갑 모자 brand sale" for number in range(20)), "no_sentences"),
+        (
             "\n\n".join([f"가을이\n{GOOD[:300]}", f"{GOOD[300:500]}\n왔다.", *["같은 문단이다.\n또 나왔다."] * 4]),
             "duplicate_paragraphs",
         ),

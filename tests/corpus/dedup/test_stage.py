@@ -293,8 +293,9 @@ def test_generated_instances_of_one_template_are_dropped_beyond_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "MAX_INSTANCES", 5)
-    spam = [document(number, f"{prose(3, 30)}\n하루에 {number + 10}만 원을 드립니다.") for number in range(3 * NEIGHBOURS)]
-    others = [document(100 + number, f"{prose(9, 30)}\n하루에 {number + 10}만 원을 드립니다.") for number in range(4)]
+    paid = "\n하루에 {0}만 원을, 이틀이면 또 {0}만 원을 드립니다."
+    spam = [document(number, prose(3, 30) + paid.format(number + 10)) for number in range(3 * NEIGHBOURS)]
+    others = [document(100 + number, prose(9, 30) + paid.format(number + 10)) for number in range(4)]
     survivors, lost = outcome(tmp_path, DedupSpec(), news=spam + others)
     assert len(survivors & {one.id for one in spam}) == 5
     assert survivors >= {one.id for one in others}
