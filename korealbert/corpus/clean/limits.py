@@ -97,9 +97,9 @@ class Limits(Spec):
     section 4), or 0 with ``language``, which judges line by line. Korean with most nouns in Hanja (大韓民國은 民主共和國이다)
     or English (PR 을 review 했다) has less than 0.3."""
     min_function_word_share: float = Field(default=0.1, ge=0, le=1)
-    """Share of words with Hangul that end in a particle or verb ending, in texts of 50 words, 20 of them such words, and more; less
-    is ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names have less
-    than 0.1."""
+    """Share of words with Hangul that end in a particle or verb ending, in texts of 50 words, 20 of them with Hangul, and more;
+    less is ``no_sentences``. Replaces Gopher's 2 of 8 English function words. Prose has 0.3 to 0.6, menus and lists of names
+    less than 0.1."""
     min_letter_words: float = Field(default=0.8, ge=0, le=1)
     """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher), unless 0.15 of
     the words end in a particle or verb ending and one in 100 ends a sentence, as in mathematical prose."""

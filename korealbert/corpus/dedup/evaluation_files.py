@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Spec
 from korealbert.artifact.files import json_fault
@@ -24,7 +24,8 @@ from korealbert.documents.benchmark_files import (
     parquet_rows,
 )
 
-_Column = str | int
+_Column = str | NonNegativeInt
+_KORQUAD = ("context", "question")
 
 
 class EvaluationFile(Spec):
@@ -75,6 +76,8 @@ class EvaluationFile(Spec):
                 f"benchmark {self.name}: format {self.format} needs columns, the names or positions of the text fields"
             )
         positions = all(isinstance(column, int) for column in self.columns)
+        if self.format == "korquad" and (unknown := [column for column in self.columns if column not in _KORQUAD]):
+            raise ValueError(f"benchmark {self.name}: korquad has no column {unknown[0]!r}; name {' or '.join(_KORQUAD)}")
         if self.format == "conll" and not positions:
             raise ValueError(f"benchmark {self.name}: columns of conll are positions, counted from 0")
         if self.unit and self.format not in ("conll", "json", "jsonl", "parquet"):
@@ -257,7 +260,7 @@ def _parsed(line: Line) -> Any:
 
 
 def _korquad(evaluation: EvaluationFile) -> Iterator[str]:
-    wanted = evaluation.columns or ("context", "question")
+    wanted = evaluation.columns or _KORQUAD
     for line, article in _elements(evaluation, "data"):
         try:
             for paragraph in article["paragraphs"]:

@@ -200,6 +200,18 @@ def test_an_unknown_encoding_is_refused(encoding: str, message: str) -> None:
         EvaluationFile.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": encoding})
 
 
+@pytest.mark.parametrize(
+    ("form", "column", "message"),
+    [
+        ("korquad", "contexts", "korquad has no column 'contexts'; name context or question"),
+        ("tsv", -1, "columns"),
+    ],
+)
+def test_columns_that_do_not_exist_are_refused(form: str, column: str | int, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        EvaluationFile.model_validate({"name": "x", "path": "x", "format": form, "header": False, "columns": [column]})
+
+
 @pytest.mark.parametrize("form", ["tsv", "csv"])
 def test_positions_need_to_know_of_a_header(form: str) -> None:
     with pytest.raises(ValidationError, match="benchmark x: columns are positions; set header = false if the first row"):
