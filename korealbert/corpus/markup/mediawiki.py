@@ -96,7 +96,7 @@ def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:
         other = 'it is WikiExtractor\'s output: set format = "wikiextractor"' if extracted else "give it another format"
         remedy = f"the file holds no <page>: {other}, or remove it from the source"
         yield bad_record(records, 0, len(records.data), "no_pages", remedy)
-    elif rest != b"</mediawiki>":
+    elif not rest.startswith(b"</mediawiki>"):
         start = len(records.data) - len(records.data[position:].lstrip())
         remedy = "expected </mediawiki> behind the last page: fetch the dump again, its pages were read"
         yield bad_record(records, start, len(records.data), "truncated_xml", remedy)

@@ -41,6 +41,10 @@ def test_a_truncated_dump_keeps_its_pages(tmp_path: Path) -> None:
     path.write_bytes(whole[: whole.rindex(b"</mediawiki>")])
     found = extract(tmp_path / "store", path, format="mediawiki")
     assert (len(found.documents), found.reasons) == (3, ["truncated_xml"])
+    for behind in (b"\0\0", b"\x1a", b"<!-- done -->"):
+        path.write_bytes(whole + behind)
+        found = extract(tmp_path / "store", path, format="mediawiki")
+        assert (len(found.documents), found.reasons) == (3, [])
 
 
 def test_entity_bombs_are_refused(tmp_path: Path) -> None:
