@@ -226,8 +226,8 @@ class ExtractSpec(Spec):
     """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records, and of files of which nothing can be read (empty ones aside); above it the stage
-    fails and names the first five. A file that is seen to end within a record, or whose rest is not read because of damage, counts
-    as half."""
+    fails and names the first five. A file that is seen to end within a record, or whose rest is damaged and not read, counts as
+    half."""
     bad_share_applies_from: int = Field(default=20, ge=1)
     """With fewer records no share is too large, except that a source without any readable record fails unless ``max_bad_share``
     is 1."""
