@@ -64,8 +64,8 @@ class EvaluationFile(Spec):
     @classmethod
     def _encoding_is_known(cls, encoding: str) -> str:
         try:
-            io.TextIOWrapper(io.BytesIO(), encoding)
-        except LookupError as error:  # also for transformations of text or bytes: rot13, base64
+            io.TextIOWrapper(io.BytesIO(), encoding).read()
+        except (LookupError, UnicodeError) as error:  # also for transformations of text or bytes: rot13, base64
             raise ValueError(f"{str(error).partition(';')[0]}; utf-8 and cp949 are usual") from error
         return encoding
 

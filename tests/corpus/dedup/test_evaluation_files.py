@@ -192,6 +192,7 @@ def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
     [
         ("utf-9", "unknown encoding: utf-9; utf-8 and cp949 are usual"),
         ("rot13", "'rot13' is not a text encoding; utf-8 and cp949 are usual"),
+        ("undefined", "undefined encoding; utf-8 and cp949 are usual"),
         ("base64", "'base64' is not a text encoding; utf-8 and cp949 are usual"),
     ],
 )
