@@ -84,7 +84,7 @@ class DedupSpec(Spec):
     """Minimum Jaccard similarity of 5-letter shingles of near-duplicates. Both are kept if their subjects differ: most of their
     numbers do, or each is about a word of its own title or opening (매리너 6호 and 7호, 2011년 and 2012년, the men's race
     and the women's), or they are instances of one template: equal but for names and numbers, boilerplate aside. Up to 50
-    instances are kept."""
+    such instances are kept."""
     contained: float = Field(default=0.9, ge=0, le=1)
     """A text is dropped if this share of its 5-letter shingles is in a longer one of any source (the first version of a report,
     a text that another quotes). 0, or without ``near``: off. A passage that more than 17 texts share counts as boilerplate, so

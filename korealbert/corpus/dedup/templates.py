@@ -35,6 +35,8 @@ _MIN_SHARE = 0.01
 """Share of a text's words and numbers that are exchanged; fewer may be corrections."""
 _BETWEEN = re.compile(r"(?<=[.?!…])\s+|(?<=[。！？])\s*|\n+")
 _SENTENCE = re.compile(r"[.?!…。！？다요죠까][\"'”’」』)\]]*\s*$")
+_MAX_LETTERS = 40
+"""Of a name with its particle."""
 _MIN_SYLLABLES = 2
 """Of a name; shorter words are pronouns, articles and stems of verbs."""
 _MIN_LETTERS = 4
@@ -86,6 +88,8 @@ def _in_one_form(token: str) -> str:
 def _exchange(one: str, other: str) -> _Exchange | None:
     if one[-1].isdecimal() and other[-1].isdecimal():
         return _Exchange(one, other, certain=True)
+    if max(len(one), len(other)) > _MAX_LETTERS:
+        return None
     stems, others = _stems(one), _stems(other)
     particle = max(stems.keys() & others.keys(), key=len)
     name, instead = stems[particle], others[particle]
@@ -95,7 +99,7 @@ def _exchange(one: str, other: str) -> _Exchange | None:
     inflected = bool(set(stems.values()) & set(others.values()))
     if verbs > 1 or other_role or inflected or not _are_names(name, instead):
         return None
-    same_head = name[-1] == instead[-1] and not _ADJECTIVE.fullmatch(name)
+    same_head = name[-1] == instead[-1] and _HANGUL.fullmatch(name) is not None and not _ADJECTIVE.fullmatch(name)
     return _Exchange(name, instead, certain=bool(particle) or persons or same_head)
 
 
@@ -122,8 +126,9 @@ def _stems(word: str) -> dict[str, str]:
 
 
 def _are_spellings(one: str, other: str) -> bool:
-    """Return whether a letter more, a letter less, or another letter makes one word of the other; not of short words."""
+    """Return whether one letter more, less or another, or two swapped ones, make one word of the other; not of short words."""
     start = next((at for at, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other)))
     rest, others = one[start:], other[start:]
     similar = rest[1:] == others[1:] or rest[1:] == others or rest == others[1:]
+    similar |= rest[:2] == others[1::-1] and rest[2:] == others[2:]
     return similar and max(len(one), len(other)) >= _MIN_LETTERS

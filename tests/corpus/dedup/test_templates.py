@@ -85,6 +85,8 @@ def test_one_name_or_number_in_its_place_tells_templates_apart(text: str, one: s
         (_REST * 4 + "기온은 5.8도였다.", _REST * 4 + "기온은 5.9도였다."),
         (_ENGLISH.format("Ashford"), _ENGLISH.format("Ashford").replace("forestry", "forrestry")),
         (_ENGLISH.format("Ashford"), _ENGLISH.format("Ashford").replace("The old", "An old")),
+        (_ENGLISH.format("Ashford"), _ENGLISH.format("Ashford").replace("crosses", "passes")),
+        (_ENGLISH.format("Ashford"), _ENGLISH.format("Ashford").replace("county", "coutny")),
     ],
 )
 def test_versions_and_reprints_of_one_text_are_copies(left: str, right: str, tmp_path: Path) -> None:
@@ -109,4 +111,5 @@ def test_texts_that_repeat_themselves_are_compared_in_time() -> None:
     words = ["가다", "나무", "다리", "라면"] * 20_000
     shuffled = random.Random(1).sample(words, len(words))  # noqa: S311
     assert not same_template(" ".join(words), " ".join(shuffled))
+    assert not same_template("다" * 1_000_000, "다" * 999_999 + "라")
     assert same_template(" ".join(["3일", *words]), " ".join(["4일", *words]))
