@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,6 +121,7 @@ def map_shards(
 
     ``jobs`` may be a lazy iterator (a reader that cuts a dump into pieces), but must yield the same jobs in every run. ``step``
     names this map within the stage. The first exception of a job ends the map and is raised; finished jobs stay done.
+    Raises RuntimeError if a worker process is killed.
     """
     (out_dir / markers.DONE).mkdir(exist_ok=True)
     results = markers.trusted(out_dir, step, runtime.workers)
@@ -184,6 +186,9 @@ def _map_in_processes(
                     _collect(flying, record)
             while flying:
                 _collect(flying, record)
+        except BrokenProcessPool as error:
+            remedy = "most often because memory ran out: run again with fewer workers (--workers); finished shards stay done"
+            raise RuntimeError(f"one of {workers} worker processes was killed, {remedy}") from error
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

@@ -373,3 +373,13 @@ def test_map_shards_keeps_job_order_for_any_number_of_workers(tmp_path: Path) ->
         assert [r["job"] for r in results] == list(range(9))
     one, two = (sorted((p.name, p.read_text()) for p in (tmp_path / w).glob("*.txt")) for w in "12")
     assert one == two and len(one) == 9
+
+
+def killed(job: int, index: int, out_dir: Path) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def test_a_killed_worker_process_is_an_error_with_its_remedy(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"one of 2 worker processes was killed, .* with fewer workers \(--workers\)"):
+        map_shards(killed, range(2), out_dir=tmp_path, runtime=Runtime(store=tmp_path, workers=2), step="killed")
