@@ -121,7 +121,7 @@ def map_shards(
 
     ``jobs`` may be a lazy iterator (a reader that cuts a dump into pieces), but must yield the same jobs in every run. ``step``
     names this map within the stage. The first exception of a job ends the map and is raised; finished jobs stay done.
-    Raises RuntimeError if a worker process is killed.
+    Raises BrokenProcessPool if a worker process is killed.
     """
     (out_dir / markers.DONE).mkdir(exist_ok=True)
     results = markers.trusted(out_dir, step, runtime.workers)
@@ -188,7 +188,7 @@ def _map_in_processes(
                 _collect(flying, record)
         except BrokenProcessPool as error:
             remedy = "most often because memory ran out: run again with fewer workers (--workers); finished shards stay done"
-            raise RuntimeError(f"one of {workers} worker processes was killed, {remedy}") from error
+            raise BrokenProcessPool(f"one of {workers} worker processes was killed, {remedy}") from error
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

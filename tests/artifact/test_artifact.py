@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -381,5 +382,5 @@ def killed(job: int, index: int, out_dir: Path) -> dict[str, Any]:
 
 
 def test_a_killed_worker_process_is_an_error_with_its_remedy(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"one of 2 worker processes was killed, .* with fewer workers \(--workers\)"):
+    with pytest.raises(BrokenProcessPool, match=r"one of 2 worker processes was killed, .* with fewer workers \(--workers\)"):
         map_shards(killed, range(2), out_dir=tmp_path, runtime=Runtime(store=tmp_path, workers=2), step="killed")
