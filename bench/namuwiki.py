@@ -130,7 +130,7 @@ def compare(
         assert read == count, f"{name}: {read:,.0f} documents of {count:,}"
     for index, what in enumerate(("from dump to JSON lines", "markup to text alone")):
         ours, theirs = (
-            count / median(max(line[index] for line in found) for found in runs[side]) for side in ("ours", "theirs")
+            documents / median(max(line[index] for line in found) for found in runs[side]) for side in ("ours", "theirs")
         )
         title = f"{name}, {what}, documents/s a core"
         yield title, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}", "≥ 3, aim 5"

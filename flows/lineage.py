@@ -29,7 +29,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.artifact import Artifact, Built, Store
+from korealbert.artifact import Artifact, ArtifactError, Built, Store
 from korealbert.artifact.files import refuse_overwriting
 from korealbert.artifact.spec import input_paths
 from korealbert.artifact.subprocess_build import Job
@@ -214,6 +214,8 @@ class StageEvents:
     store: Store
     run_id: str = field(default_factory=lambda: str(uuid4()))
     _started: bool = False
+    _known: tuple[list[dict[str, Any]], Path] | None = None
+    """Inputs, and the place of the artifact: those at the start, whatever becomes of the files."""
 
     def start(self) -> None:
         """Send the event of its start, once."""
@@ -235,21 +237,24 @@ class StageEvents:
     def _send(self, kind: _EventType, built: Artifact | None = None, **facets: Mapping[str, Any] | None) -> None:
         if self.lineage.target is None:
             return
-        job, lineage = self.job, self.lineage
+        lineage = self.lineage
+        label = f"{lineage.recipe}.{self.job.label}"
+        try:
+            self._known = inputs, place = self._known or self._read()
+            output = _dataset(place) if built is None else _of_built(built)
+        except (OSError, ArtifactError) as error:  # An input vanished or is damaged, as the stage itself will find.
+            log.warning("lineage: no %s event of %s (%s)", kind, label, error)
+            return
+        parent = {"run": {"runId": lineage.run_id}, "job": {"namespace": lineage.namespace, "name": lineage.recipe}}
+        lineage.send(kind, self.run_id, label, "STAGE", (inputs, [output]), parent=parent, **facets)
+
+    def _read(self) -> tuple[list[dict[str, Any]], Path]:
+        job = self.job
         inputs = [_of_artifact(artifact) for artifact in job.inputs.values()]
         read = [path.path for path in input_paths(job.spec) if path.path.exists()]
         inputs += [_dataset(path, version={"datasetVersion": self.store.digests.of(path)}) for path in read]
         names = {role: artifact.name for role, artifact in job.inputs.items()}
-        place = self.store.root / job.stage.identity(job.spec, names, self.store).name
-        output = _of_artifact(built) if built is not None else _dataset(place)
-        if built is not None:
-            sizes = {"size": built.size, "fileCount": len(built.manifest["files"])}
-            rows = built.stats.get("documents_out", built.stats.get("rows_train"))
-            statistics = {**sizes, **({"rowCount": rows} if rows is not None else {})}
-            output["outputFacets"] = _facets(outputStatistics=statistics)
-        parent = {"run": {"runId": lineage.run_id}, "job": {"namespace": lineage.namespace, "name": lineage.recipe}}
-        label = f"{lineage.recipe}.{job.label}"
-        lineage.send(kind, self.run_id, label, "STAGE", (inputs, [output]), parent=parent, **facets)
+        return inputs, self.store.root / job.stage.identity(job.spec, names, self.store).name
 
 
 def _ending(error: BaseException) -> _EventType:
@@ -270,6 +275,13 @@ def _of_artifact(artifact: Artifact) -> dict[str, Any]:
     fields = [{"name": column.name, "type": str(column.type)} for column in _schema(artifact)]
     schema = {"fields": fields} if fields else None
     return _dataset(artifact.path, version={"datasetVersion": artifact.output_digest}, schema=schema)
+
+
+def _of_built(artifact: Artifact) -> dict[str, Any]:
+    rows = artifact.stats.get("documents_out", artifact.stats.get("rows_train"))
+    sizes = {"size": artifact.size, "fileCount": len(artifact.manifest["files"])}
+    statistics = {**sizes, **({"rowCount": rows} if rows is not None else {})}
+    return {**_of_artifact(artifact), "outputFacets": _facets(outputStatistics=statistics)}
 
 
 def _schema(artifact: Artifact) -> Iterable[pa.Field]:

@@ -332,7 +332,7 @@ def import_(
         stream: IO[bytes]
         with nullcontext(sys.stdin.buffer) if str(source) == _STDIO else source.open("rb") as stream:
             try:
-                imported = archive.import_archive(Store(store), stream)
+                imported = archive.import_archive(Store(store).make(), stream)
             except ArtifactError as error:
                 raise ArtifactError(f"{source}: {error}") from None
         for name, new in imported.items():

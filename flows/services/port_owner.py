@@ -41,8 +41,8 @@ def other_owner(url: str) -> str | None:
 
 def _listening(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int]]:
     """Yield address and user of each socket that listens on a port."""
-    for table in ("tcp", "tcp6"):
-        for line in Path("/proc/net", table).read_text("ascii").splitlines()[1:]:
+    for table in Path("/proc/net").glob("tcp*"):  # A kernel without IPv6 has no tcp6.
+        for line in table.read_text("ascii").splitlines()[1:]:
             _, local, _, state, _, _, _, uid, *_ = line.split()
             address, _, number = local.partition(":")
             if state == _LISTENS and int(number, 16) == port:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -191,13 +192,21 @@ def _map_in_processes(
             raise BrokenProcessPool(f"one of {workers} worker processes was killed, {remedy}") from error
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
+            with suppress(Exception):  # The first error is the one to tell.
+                _collect(flying, record)
             raise
 
 
 def _collect(flying: dict[Future[_Finished], int], record: Callable[[int, _Finished], None]) -> None:
-    finished, _ = wait(flying, return_when=FIRST_COMPLETED)
-    for future in sorted(finished, key=flying.__getitem__):
-        record(flying.pop(future), future.result())
+    """Wait for a job and record all that are done. Then raise the error of the first one that failed."""
+    wait(flying, return_when=FIRST_COMPLETED)
+    done = {future: flying.pop(future) for future in [*flying] if future.done()}
+    failed = [future for future in done if future.cancelled() or future.exception() is not None]
+    for future, index in done.items():
+        if future not in failed:
+            record(index, future.result())
+    if failed:
+        failed[0].result()
 
 
 def die_with_parent(parent: int | None = None) -> None:

@@ -194,8 +194,9 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         )
     if spec.heldout_share and not stats["rows_heldout"]:
         raise ValueError(
-            f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}; "
-            "raise heldout_share, or set it to 0 to train without held-out rows"
+            f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}, or "
+            f"those that did have more rows than heldout_max_rows = {spec.heldout_max_rows} allows in one of {len(groups)} "
+            f"shards ({quota}); raise one of them, or set heldout_share to 0 to train without held-out rows"
         )
     capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
     return ExamplesStats.of({**stats, "fill": round(stats["pieces"] / capacity, 4)})

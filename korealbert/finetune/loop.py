@@ -48,12 +48,17 @@ def train(
 ) -> _History:
     """Fine-tune ``model`` in place and load the weights of its best epoch on dev.
 
-    ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises Diverged if the loss is not finite.
+    ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises Diverged if the loss is not finite,
+    and ValueError if the warm-up is as long as the run.
     """
     history = _History()
     lengths = lengths_of(train_features)
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
     total_steps = spec.steps or steps_per_epoch * spec.epochs
+    if spec.warmup_steps is not None and spec.warmup_steps >= total_steps:
+        raise ValueError(
+            f"warmup_steps = {spec.warmup_steps} leaves no step of {total_steps}; shorten the warm-up or train longer"
+        )
     warmup_ratio = spec.warmup_ratio if spec.warmup_steps is None else spec.warmup_steps / total_steps
     optimizer = torch.optim.AdamW(optimizer_groups(model, spec), lr=spec.learning_rate, eps=1e-8, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, warmup_ratio))

@@ -245,7 +245,7 @@ class FinetuneSpec(FeaturesSpec):
         if self.steps is not None and self.warmup_steps is not None and self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps = {self.warmup_steps} leaves no step of steps = {self.steps}; shorten the warm-up")
         if self.evidence and self.benchmark.evidence_type is None:
-            raise ValueError(f"{self.task}: there are no ensembles of this benchmark; leave evidence out")
+            raise ValueError(f"{self.task_name}: there are no ensembles of this benchmark; leave evidence out")
         refuse_repeats("onnx", self.onnx)
         if self.onnx and not self.benchmark.outputs:
             raise ValueError(f"{self.task_name}: its head ({self.head}) reads more than one sequence of pieces; leave onnx out")

@@ -107,11 +107,15 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
 
 
 def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
-    """Return what a run's memory depends on: the encoder, the examples, and the number of pieces per forward pass."""
+    """Return what a run's memory depends on: the encoder, the examples, the number of pieces per forward pass, and what else
+    the run does: training on triples, export as ONNX."""
     batch_size = spec.micro_batch_size or _settled(spec, inputs).batch_size
     examples = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     head = f" {spec.head}" if spec.head == "bi-encoder" else ""
-    return f"{inputs['model'].name} {spec.task_name}{head} {examples} {spec.max_length} {batch_size} {spec.precision}"
+    contrast = f" contrast {spec.contrast.batch_size} {spec.contrast.max_length}" if spec.contrast is not None else ""
+    onnx = f" onnx {' '.join(spec.onnx)}" if spec.onnx else ""
+    sizes = f"{examples} {spec.max_length} {batch_size} {spec.precision}{contrast}{onnx}"
+    return f"{inputs['model'].name} {spec.task_name}{head} {sizes}"
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:

@@ -39,15 +39,17 @@ class ModelFacts:
     license: str
     config: AnyConfig
     sequence_length: int
-    """Tokens of a pretraining sequence."""
+    """Tokens of the last pretraining sequences that these weights have seen."""
     snapshot: int | None = None
     """Training step that the weights are from; None for the end of training."""
 
     @classmethod
     def of(cls, pretrain: Artifact, *, title: str, license: str, snapshot: int | None) -> Self:
         """Return the facts of a pretrained model that is exported under this title and license."""
-        config = read_config(pretrain.path)
-        return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length, snapshot)
+        length = pretrain.stats_as(PretrainStats).sequence_length
+        if snapshot is not None and (long := pretrain.manifest["spec"].get("long")) and snapshot <= long["from_step"]:
+            length = int(pretrain.inputs()["examples"].manifest["spec"]["sequence_length"])
+        return cls(title, license, read_config(pretrain.path), length, snapshot)
 
 
 @dataclass(frozen=True)
@@ -338,9 +340,9 @@ def _noise(by_stage: _ByStage) -> str:
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     reached, spec = Reached.of(pretrain, facts.snapshot), pretrain.manifest["spec"]
     long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
-    if long:
+    if long and reached.steps > long["from_step"]:
         length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
-    text = f"{_number(reached.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}"
+    text = f"{_number(reached.steps)} updates of {_batch_sizes(spec, reached.steps)} sequences {length}"
     amounts = [f"{_number(reached.tokens)} tokens"] if reached.tokens is not None else []
     amounts += [f"{reached.epochs} epochs"] if reached.epochs is not None else []
     text += f": {', '.join(amounts)}." if amounts else "."
@@ -380,6 +382,18 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
     head = ("benchmark", "weights", "metric", "seeds", "dev", "test")
     text = "Mean ± standard deviation over seeds; `random`: fresh weights under the same budget."
     return f"## Fine-tuning\n\n{text}\n\n" + _table(head, rows)
+
+
+def _batch_sizes(spec: Mapping[str, Any], steps: int) -> str:
+    """Return the number of sequences per update, ``64`` or ``64 to 512``, within the first steps of a training."""
+    warmup, long = spec.get("batch_warmup") or (), spec.get("long")
+    begins = [0, *(phase["until_step"] for phase in warmup)]
+    sizes = [*(phase["global_batch_size"] for phase in warmup), spec["global_batch_size"]]
+    if long:
+        begins.append(long["from_step"])
+        sizes.append(long.get("global_batch_size") or spec["global_batch_size"])
+    reached = [size for begin, size in zip(begins, sizes, strict=True) if begin < steps]
+    return " to ".join(dict.fromkeys(map(_number, (min(reached), max(reached)))))
 
 
 def _over_seeds(scores: Sequence[float | None]) -> str:

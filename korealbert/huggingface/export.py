@@ -185,7 +185,7 @@ def _check(spec: ExportSpec, _: Runtime) -> None:
 
 STAGE = Stage(
     "export",
-    version=5,
+    version=6,
     spec=ExportSpec,
     run=run,
     check=_check,

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from tokenizers.decoders import ByteLevel
 from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
+from korealbert.huggingface.directory import longest_input
 from korealbert.vocab.morphemes import for_directory
 
 Candidates = list[tuple[str, float]]
@@ -38,10 +39,9 @@ def fill(model_dir: Path, texts: Sequence[str], top: int) -> list[list[Candidate
 def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]:
     encoded = tokenizer(text, return_tensors="pt")
     ids = encoded["input_ids"][0]
-    if len(ids) > model.config.max_position_embeddings:
-        raise ValueError(
-            f"the text has {len(ids):,} pieces, the model takes {model.config.max_position_embeddings:,}; shorten it"
-        )
+    longest = longest_input(model.config.to_dict())
+    if longest is not None and len(ids) > longest:
+        raise ValueError(f"the text has {len(ids):,} pieces, the model takes {longest:,}; shorten it")
     positions = (ids == tokenizer.mask_token_id).nonzero()[:, 0]
     if not len(positions):
         raise ValueError(f"the text has no {tokenizer.mask_token}; write it in place of a word")

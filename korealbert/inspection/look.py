@@ -93,7 +93,7 @@ def items(
 
     Raises ValueError for a stage, reason, view, id or comparison that has no items, and for options that exclude each other.
     """
-    _check_compatible(selection)
+    _check_compatible(selection, shows)
     stage = artifact.manifest["recipe"]["stage"]
     is_kept = not (selection.quarantine or selection.diff or selection.dropped)
     of_examples = shows == "examples" and is_kept
@@ -118,13 +118,16 @@ def items(
         yield Text(f"nothing of this kind in the artifact{after}")
 
 
-def _check_compatible(selection: Selection) -> None:
+def _check_compatible(selection: Selection, shows: _Shows) -> None:
     options = {"--dropped": selection.dropped is not None, "--quarantine": selection.quarantine, "--diff": selection.diff}
     given = [option for option, is_given in options.items() if is_given]
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} exclude each other; give one of them")
     if selection.quarantine and selection.wanted:
         raise ValueError("--id names a document, and --quarantine shows input that is not one; give one of them")
+    if shows == "urls" and (selection.diff or selection.wanted):
+        option = "--diff" if selection.diff else "--id"
+        raise ValueError(f"{option} is for documents, and a crawl has URLs; leave it out, or choose an outcome with --dropped")
 
 
 def _documents(artifact: Artifact, selection: Selection, shows: _Shows) -> Iterator[Text]:

@@ -173,15 +173,6 @@ class ModelConfig(ModelSpec):
     """Width of the generator that this discriminator is trained with (ELECTRA); 0 means none."""
 
     @model_validator(mode="after")
-    def _check_positions(self) -> Self:
-        if self.word_order_classes > self.longest_sequence:
-            raise ValueError(
-                f"word_order_classes = {self.word_order_classes} exceeds the {self.longest_sequence} positions that "
-                f"max_positions = {self.max_positions} gives; train on shorter sequences or raise max_positions"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _check_generator(self) -> Self:
         if self.generator_hidden_size % self.head_width:
             raise ValueError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from korealbert.artifact.files import replace_directory, sha256_of_file
+from korealbert.artifact.files import replace_directory, sha256_of_file, sync_file
 from korealbert.model.config import AnyConfig
 from korealbert.pretrain.guard import GuardState, Recent
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals
@@ -123,8 +122,7 @@ class Checkpoints:
         digests = {name: sha256_of_file(partial / name) for name in sorted(_FILES)}
         (partial / "sha256.json").write_text(json.dumps(digests), "utf-8")
         for file in partial.iterdir():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
+            sync_file(file)
         replace_directory(partial, path)
         for old in self._newest_first()[_KEPT:]:
             if _step(old) != state.returns_to:

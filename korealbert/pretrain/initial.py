@@ -19,7 +19,8 @@ from korealbert.pretrain.cooccurrence import VECTORS
 _MISMATCH = "build the stage of the initial weights again"
 
 _FRESH_HEADS = ("wop.", "bow.")
-"""Heads that start from random weights if the given ones lack them. That of word order depends on the sequence length."""
+"""Heads that start from random weights if the given ones lack them or have another shape, as that of word order has for
+other sequence lengths."""
 
 
 def load_initial(model: nn.Module, directory: Path) -> None:
@@ -33,7 +34,11 @@ def load_initial(model: nn.Module, directory: Path) -> None:
     except (FileNotFoundError, SafetensorError) as error:
         raise ValueError(f"{path}: no initial weights that can be read ({error}); build their stage again") from None
     own = model.state_dict()
-    given = {name: tensor for name, tensor in given.items() if name in own or not name.startswith(_FRESH_HEADS)}
+    given = {
+        name: tensor
+        for name, tensor in given.items()
+        if not name.startswith(_FRESH_HEADS) or (name in own and tensor.shape == own[name].shape)
+    }
     for name in sorted(own.keys() ^ given.keys()):
         if name not in own:
             raise ValueError(f"{path}: tensor {name!r} is not one of the model; {_MISMATCH}")

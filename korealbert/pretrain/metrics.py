@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -235,13 +236,13 @@ class Speed:
         yield
         self.loading += time.perf_counter() - start
 
-    def metrics(self, steps_left: int) -> Metrics:
-        """Return tokens per second, share of time spent loading, MFU and minutes for ``steps_left``; {} before any step."""
+    def metrics(self, steps_left: int, seconds_left: float = math.inf) -> Metrics:
+        """Return tokens per second, share of time spent loading, MFU and minutes left; {} before any step."""
         if not self.steps:
             return {}
         return {
             "tokens_per_second": self.tokens / self.seconds,
             "loading_share": self.loading / self.seconds,
             "model_flops_utilization": self.operations / self.seconds / self.peak,
-            "minutes_left": steps_left * self.seconds / self.steps / 60,
+            "minutes_left": min(steps_left * self.seconds / self.steps, seconds_left) / 60,
         }

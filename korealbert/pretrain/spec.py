@@ -175,7 +175,7 @@ class PretrainSpec(Spec):
         for batch, micro_batch in self.batches:
             if batch % micro_batch:
                 raise ValueError(
-                    f"micro_batch_size = {micro_batch} does not divide global_batch_size = {batch}; change one of them"
+                    f"micro_batch_size = {micro_batch} does not divide {self._field_of(batch)} = {batch}; change one of them"
                 )
         self._check_long()
         if self.dropout_until_step is not None and self.dropout_until_step >= self.steps:

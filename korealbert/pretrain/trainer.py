@@ -11,6 +11,7 @@ Shapes: T tasks, in the order of ``PretrainSpec.tasks``; those of batches are in
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -106,9 +107,9 @@ class Trainer:
         root = out_dir / ".checkpoints"  # Hidden files are removed when the stage completes.
         self.checkpoints = Checkpoints(root, spec, config, model=self.model, optimizer=self.optimizer, engine=self.engine)
         saved = self.checkpoints.latest()
-        if saved is not None and (fault := self._snapshot_fault(saved.training.step)):
-            log.warning("%s; there is no earlier checkpoint, so training starts again", fault)
-            saved = None
+        while saved is not None and (damaged := self._damaged_snapshot(saved.training.step)) is not None:
+            log.warning("snapshot of step %d: %s; it is made again from an earlier checkpoint, or from the start", *damaged)
+            saved = self.checkpoints.latest(until=damaged[0] - 1)
         self.fresh = saved is None
         self.state = TrainingState() if saved is None else self.checkpoints.restore(saved)
         self.resumed_from = self.state.step
@@ -143,8 +144,11 @@ class Trainer:
 
     def _out_of_time(self) -> bool:
         """Whether the time budget is spent; all ranks agree."""
+        return self._seconds_left() == 0
+
+    def _seconds_left(self) -> float:
         budget = self.spec.stop_after_seconds
-        return budget is not None and self.state.seconds >= budget
+        return math.inf if budget is None else max(0.0, budget - self.state.seconds)
 
     def _timed_step(self) -> str | None:
         started = self.clock()
@@ -336,7 +340,7 @@ class Trainer:
             metrics |= self.optimizer.ratio_quantiles()
         if self.metrics_file:
             self.metrics_file.append("train", state.step, {"tokens": state.tokens, **metrics})
-        self.report(state.step, {**metrics, **self.speed.metrics(self.spec.steps - state.step)})
+        self.report(state.step, {**metrics, **self.speed.metrics(self.spec.steps - state.step, self._seconds_left())})
 
     def _score_heldout(self) -> str | None:
         """Score the held-out rows, and the long ones once training has reached them; return the guard's fault, or None.
@@ -397,12 +401,10 @@ class Trainer:
         path = self.out_dir / "snapshots" / f"step-{step:08d}.safetensors"
         return path, markers.marker(self.out_dir, "snapshot", step)
 
-    def _snapshot_fault(self, until: int) -> str | None:
-        """Return what is wrong with the snapshots up to a step, or None."""
-        for step in self.spec.snapshots:
-            if step <= until and (fault := markers.fault(self._snapshot(step)[1])):
-                return f"snapshot of step {step}: {fault}"
-        return None
+    def _damaged_snapshot(self, until: int) -> tuple[int, str] | None:
+        """Return the step of the first damaged snapshot up to a step, and what is wrong with it; None if all are whole."""
+        found = ((step, markers.fault(self._snapshot(step)[1])) for step in self.spec.snapshots if step <= until)
+        return next(((step, fault) for step, fault in found if fault), None)
 
     def _write_model(self) -> None:
         save_file(detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})

@@ -143,11 +143,11 @@ def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore
     return tuple(row for number, row in enumerate(rows) if row not in rows[:number])
 
 
-def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
-    """Yield an error for each model whose positions are too few for the inputs of a cell; None: their number is unknown."""
+def too_long(max_length: int, positions: Mapping[str, int | None]) -> Iterator[str]:
+    """Yield an error for each model whose positions are too few for inputs of a length; None: their number is unknown."""
     for model, longest in positions.items():
-        if longest is not None and cell.max_length > longest:
-            yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
+        if longest is not None and max_length > longest:
+            yield f"{max_length} exceeds the {longest} positions of {model}; lower it"
 
 
 def refuse_unclear(tables: Tables, where: str, name: str) -> None:

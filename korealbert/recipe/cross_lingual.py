@@ -119,5 +119,5 @@ def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     benchmarks = [(f"[finetune.{name}]", b.first, b.grid.models or recipe.models) for name, b in recipe.finetune.items()]
     benchmarks += [(f"[english.{name}]", b.first, ("source",)) for name, b in recipe.english.items()]
     for where, cell, measured in benchmarks:
-        for problem in too_long(cell, {model: models[model] for model in measured if model in models}):
+        for problem in too_long(cell.max_length, {model: models[model] for model in measured if model in models}):
             yield f"{where}, field 'max_length'", problem

@@ -44,6 +44,7 @@ class _AblationGraph:
         self.data = _data_stages(ablation, self.nodes)
         """Labels of the inputs of pretraining, by cell and role."""
         self.first = self.data[next(iter(ablation.cells))]
+        self._check_heldout()
         self.noises = {name: self._add_noise(name, recipe) for name, recipe in ablation.noise.items()}
         corpus = {label: label for label in self.nodes.by_label}
         self.rows = {key_of(cell.label): cell for cell in ablation.spec.grid}
@@ -63,6 +64,21 @@ class _AblationGraph:
             self._add_ensembles(key)
         _refuse_twins(ablation, self.runs)
         self.nodes.add("ablation", registry.ABLATION, ablation.report, **corpus, **self.runs)
+
+    def _check_heldout(self) -> None:
+        """Raise RecipeError for a cell whose model cannot read the held-out rows of the first cell, on which all are scored."""
+        recipes, noises = self.ablation.cells, self.ablation.noise.values()
+        length = next(iter(recipes.values())).examples.sequence_length
+        for cell, recipe in recipes.items() if noises else ():
+            longest = recipe.pretrain.model.longest_sequence
+            by_position = recipe.pretrain.wop_weight and recipe.pretrain.wop_target == "position"
+            if by_position and any(noise.views.word_order.portion for noise in noises):
+                longest = min(longest, (recipe.examples_long or recipe.examples).sequence_length)
+            if length > longest:
+                raise RecipeError(
+                    f"{self.ablation.name}: [noise] scores all cells on the first one's held-out rows of {length} tokens, but "
+                    f"the model of cell {cell!r} reads {longest}; put the cell with the shortest rows first"
+                )
 
     def _add_noise(self, name: str, recipe: Recipe) -> str:
         rows, words = self.first["examples"], self.first["vocab"]

@@ -196,7 +196,7 @@ def plan(
         artifact = store.find(identity.name)
         fault = store.fault(identity.name, {role: artifacts[other] for role, other in node.inputs.items()})
         names[label], artifacts[label], identified[label] = identity.name, artifact, identity.document["spec"]
-        reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
+        reasons = tuple(filter(None, (fault, "to be built again" if artifact and label in rerun else None)))
         if artifact is None and fault is None and (earlier := _newest(history, label, node.stage.name)) is not None:
             reasons = _difference(earlier.manifest, identity.document, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from statistics import median_low
 from typing import Any, Literal
 
-from korealbert.artifact import Artifact, Stage
+from korealbert.artifact import Artifact, ArtifactError, Stage
 from korealbert.artifact.host import host_facts
 from korealbert.recipe.machines import Machine, Rate, figures
 from korealbert.recipe.work import Given, Volume, Work, estimate
@@ -192,7 +192,7 @@ class Prices:
         """Return the volume of an artifact in the store and its work, which is None if its spec is no longer valid."""
         if artifact.name not in self._known:
             self._known[artifact.name] = Volume(), None
-            with suppress(ValueError, KeyError, OSError):
+            with suppress(ArtifactError, ValueError, KeyError, OSError):
                 manifest = artifact.manifest
                 stage = self._stages[manifest["recipe"]["stage"]]
                 spec = stage.spec.model_validate_json(json.dumps(manifest["spec"]))

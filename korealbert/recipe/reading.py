@@ -37,7 +37,7 @@ from korealbert.recipe.benchmarks import (
     too_long,
 )
 from korealbert.recipe.cross_lingual import problems_of
-from korealbert.recipe.retrieval import read_retrieval
+from korealbert.recipe.retrieval import Retrieval, read_retrieval
 from korealbert.recipe.specs import (
     Corpus,
     CrossLingualRecipe,
@@ -123,7 +123,7 @@ def load(
         retrieval = problems.of(partial(read_retrieval, reader))
     reader.check_sources(corpus["extract"], **single)
     single |= training_specs(reader, single)
-    reader.check_lengths(benchmarks, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
+    reader.check_lengths(benchmarks, retrieval, encoders, {"[pretrain.model]": single["pretrain"].model.longest_sequence})
     reader.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
     return Recipe(
         **corpus,
@@ -163,7 +163,7 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
         raise RecipeError(
             f"{path}: no [finetune.NAME] table, nor [retrieval.NAME]; name the benchmarks to measure [encoder.NAME] on"
         )
-    reader.check_lengths(benchmarks, encoders, {})
+    reader.check_lengths(benchmarks, retrieval, encoders, {})
     speed, layout = reader.spec(SpeedSpec, "speed"), reader.spec(report.ReportSpec, "report")
     reader.check_table(layout, benchmarks, list(encoders), speed)
     return Evaluation(
@@ -332,16 +332,23 @@ class Reader(Tables):
             }
 
     def check_lengths(
-        self, benchmarks: Mapping[str, Benchmark[Any]], encoders: Mapping[str, Model], others: Mapping[str, int | None]
+        self,
+        benchmarks: Mapping[str, Benchmark[Any]],
+        retrieval: Retrieval,
+        encoders: Mapping[str, Model],
+        others: Mapping[str, int | None],
     ) -> None:
-        """Raise RecipeError if inputs of a benchmark may be longer than a model's positions; ``others`` are own models."""
+        """Raise RecipeError if inputs may be longer than the positions of a model; ``others`` are the recipe's own models."""
         positions = dict(others)
         for name, encoder in encoders.items():
             with located(f"{self.path}, [encoder.{name}]"):
                 positions[f"[encoder.{name}]"] = encoder.longest_input()
-        for name, benchmark in benchmarks.items():
-            for problem in too_long(benchmark.first, positions):
-                raise RecipeError(f"{self.path}, [finetune.{name}], field 'max_length': {problem}")
+        wanted = {f"finetune.{name}": benchmark.first.max_length for name, benchmark in benchmarks.items()}
+        wanted |= {f"bi_encoder.{name}": table.max_length for name, table in retrieval.bi_encoders.items()}
+        wanted |= {f"retrieval.{name}": table.max_length or 0 for name, table in retrieval.collections.items()}
+        for table, max_length in wanted.items():
+            for problem in too_long(max_length, positions):
+                raise RecipeError(f"{self.path}, [{table}], field 'max_length': {problem}")
 
     def check_table(
         self,

@@ -67,11 +67,15 @@ class Retrieval(NamedTuple):
 
 def read_retrieval(tables: Tables, *, own: bool = True) -> Retrieval:
     """Read both kinds of tables; ``own``: the recipe makes a model itself. Raises RecipeError if one could not run."""
-    reserved = ("system", "init", "seed", "apart_from", *(() if own else ("inits",)))
+    reserved = ("system", "init", "seed", "apart_from")
+    others = {"retrieval": ("inits", "seeds"), "bi_encoder": ("inits",)} if not own else {}
     with Problems() as problems:
         found = Retrieval(
             *(
-                {name: problems.of(partial(_read, tables, f"{table}.{name}", kind, reserved)) for name in tables.names(table)}
+                {
+                    name: problems.of(partial(_read, tables, f"{table}.{name}", kind, (*reserved, *others.get(table, ()))))
+                    for name in tables.names(table)
+                }
                 for table, kind in (("retrieval", RetrievalTable), ("bi_encoder", BiEncoderTable))
             )
         )

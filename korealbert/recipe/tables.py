@@ -217,7 +217,7 @@ class Tables:
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         if wrong := {name: value for name, value in section.items() if not isinstance(value, dict)}:
             sources = self.tables.get("extract", {}) if table != "extract" else {}
-            if wrong.keys() <= sources.keys():  # Tables of sources, each written as a field.
+            if isinstance(sources, dict) and wrong.keys() <= sources.keys():  # Tables of sources, each written as a field.
                 raise RecipeError("\n".join(self._no_table(f"{table}.{name}", value) for name, value in wrong.items()))
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         for name in section:
@@ -232,11 +232,11 @@ class Tables:
 
     def table(self, name: str) -> dict[str, Any]:
         """Return a copy of the table of a dotted name, empty if the file has none."""
-        table: Any = self.tables
-        for part in name.split("."):
+        table, way = self.tables, name.split(".")
+        for depth, part in enumerate(way, start=1):
             table = table.get(part, {})
-        if not isinstance(table, dict):
-            raise RecipeError(self._no_table(name, table))
+            if not isinstance(table, dict):
+                raise RecipeError(self._no_table(".".join(way[:depth]), table))
         return dict(table)
 
     def _no_table(self, name: str, value: Any) -> str:

@@ -45,6 +45,10 @@ _RECORD_MARKS = {"line": b"\n", "record": b"\n\n", "jsonl": b"\n", "csv": b"\n",
 """What each record has once, by format, or for text by what a document is."""
 _DEV_SHARE = 0.05
 """Share of a benchmark's training examples that become its dev part if it has none."""
+_PAIRS_PER_TRIPLE = 3
+"""Pairs of a file of entailment per triple: each premise has one hypothesis of each of the three labels."""
+_PIECES_PER_PASSAGE = 512
+"""Length to which encoders are assumed to cut the texts of a collection, unless the recipe says so."""
 _FILLED_SHARE = 0.93
 """Estimated share of a row's positions that hold pieces."""
 _PIECES_AROUND = 6_000
@@ -318,6 +322,38 @@ def _finetune(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     return Volume(examples={"test": test}), work
 
 
+def _bi_encoder(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    model = given["model"]
+    if model.config is None:
+        return model, Work()
+    pairs, size = _benchmark(spec.train.path, spec.train_member)
+    triples = min(pairs / _PAIRS_PER_TRIPLE, spec.max_triples or math.inf)
+    length = round(min(spec.max_length, size / max(1, pairs) / 2 / _bytes_per_piece(model.pieces) + 2))
+    each = training_flops(model.config, length=length, mlm_slots=0, wop_slots=0)
+    parameters, sentences = expected_parameters(model.config), 3 * triples * spec.epochs
+    activations = _activations(model.config, 3 * spec.batch_size, spec.max_length, "fp32")
+    work = Work(
+        written=parameters,
+        operations=sentences * each,
+        steps=sentences / 3 / spec.batch_size,
+        width=model.config.hidden_size,
+        precision="fp32",
+        memory=parameters * _BYTES_PER_TRAINED_PARAMETER + activations,
+    )
+    return model, work
+
+
+def _retrieval(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+    size = unpacked(spec.path.path) if isinstance(spec.path, InputPath) else 0.0
+    model = given.get("model")
+    if spec.system != "vectors" or model is None or model.config is None:
+        return Volume(), Work(units=size / 1e6 if spec.system == "bm25-morphemes" else 0.0, written=1)
+    pieces = size / _bytes_per_piece(model.pieces)
+    each = training_flops(model.config, length=spec.max_length or _PIECES_PER_PASSAGE, mlm_slots=0, wop_slots=0)
+    operations = pieces / (spec.max_length or _PIECES_PER_PASSAGE) * each / 3
+    return Volume(), Work(written=1, operations=operations, width=model.config.hidden_size, precision=spec.precision)
+
+
 def _summary(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     tested = sum(cell.examples.get("test", 0.0) for cell in given.values())
     return Volume(), Work(units=tested * spec.resamples / 1e6, written=1)
@@ -345,6 +381,8 @@ _KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
     "xpt_transfer": _transfer,
     "features": _features,
     "finetune": _finetune,
+    "bi_encoder": _bi_encoder,
+    "retrieval": _retrieval,
     "summary": _summary,
     "speed": _speed,
 }

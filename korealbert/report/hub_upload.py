@@ -30,7 +30,7 @@ from korealbert.huggingface.dataset import write_dataset
 from korealbert.huggingface.directory import POOLING_FILES
 from korealbert.huggingface.licenses import OTHER
 from korealbert.huggingface.onnx import FILES as ONNX_FILES
-from korealbert.pretrain.stage import PretrainStats
+from korealbert.pretrain.stage import Reached
 from korealbert.report import scores
 from korealbert.report.stage import card_with_scores
 
@@ -128,7 +128,7 @@ def _model(export: Artifact) -> HubUpload:
     if license != OTHER:
         data.pop("license_name", None)
         data.pop("license_link", None)
-    if results := [*_heldout(pretrain), *_finetuned(benchmarks)]:
+    if results := [*_heldout(Reached.of(pretrain, export.manifest["spec"].get("snapshot"))), *_finetuned(benchmarks)]:
         data.model_name = str(export.manifest["spec"]["title"])
         data.eval_results = results
     return HubUpload("model", _model_files(export.path), str(card), license, why)
@@ -146,7 +146,7 @@ def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
         if recipe["stage"] != "finetune" or export.name not in recipe["inputs"].values() or label.startswith("search/"):
             continue
         init = recipe["spec"]["init"]
-        benchmark = scores.benchmark_of(label, init)
+        benchmark = label.split("/")[-3]
         own = [recipe["version"], {field: value for field, value in recipe["spec"].items() if field not in ("init", "seed")}]
         same_settings = settings.setdefault(benchmark, own) == own
         # The result of a search is an input, and there is one for each init.
@@ -155,9 +155,9 @@ def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
     return dict(reversed(found.items()))
 
 
-def _heldout(pretrain: Artifact) -> Iterator[EvalResult]:
+def _heldout(reached: Reached) -> Iterator[EvalResult]:
     """Yield scores on documents held out of pretraining; a model that finds replaced tokens has none."""
-    found = pretrain.stats_as(PretrainStats).heldout or {}
+    found = reached.heldout or {}
     where: dict[str, Any] = {
         "task_type": "fill-mask",
         "dataset_type": "heldout",

@@ -198,24 +198,13 @@ def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -
     cells: dict[str, list[Cell]] = {}
     for label, artifact in artifacts.items():
         metrics = artifact.read_json("metrics.json")
-        init = str(metrics["init"])
-        *root, benchmark = _parts(label, init)
+        _, *root, benchmark, init, _ = label.split("/")
         cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
     benchmarks = []
     for name, own in cells.items():
         summary = summaries.get(f"summary/{name}")
         benchmarks.append(Benchmark(name, own, {} if summary is None else summary.read_json("summary.json")))
     return benchmarks
-
-
-def benchmark_of(label: str, init: str) -> str:
-    """Return the benchmark in the label of a cell with these initial weights."""
-    return _parts(label, init)[-1]
-
-
-def _parts(label: str, init: str) -> list[str]:
-    """``[ENCODER, BENCHMARK]`` or ``[BENCHMARK]``. Labels omit the initial weights if no run starts from random ones."""
-    return [part for part in label.split("/")[1:-1] if part != init]
 
 
 def seeds(number: int) -> str:

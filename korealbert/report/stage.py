@@ -152,7 +152,7 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
 
 STAGE = Stage(
     "report",
-    version=27,
+    version=28,
     spec=ReportSpec,
     run=run,
     table="report",

@@ -101,8 +101,11 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
     alone = runtime.model_copy(update={"workers": 1})
     facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train")
     runtime.report(Progress(len(trials), len(trials), "vocabularies"))
-    kind_and_size = {"model_type": chosen.model_type, "pieces": chosen.size}
-    return VocabSizesStats.of({"vocabularies": facts, "chosen": kind_and_size, **sample.counts})
+    asked = [(trial.spec.model_type, trial.spec.size) for trial in trials]
+    own = facts[asked.index((chosen.model_type, chosen.size))]  # It may have fewer pieces than were asked for (`at_most`).
+    return VocabSizesStats.of(
+        {"vocabularies": facts, "chosen": {name: own[name] for name in _Chosen.model_fields}, **sample.counts}
+    )
 
 
 def _train(trial: _Trial, index: int, out_dir: Path) -> dict[str, Any]:
@@ -118,7 +121,7 @@ def _train(trial: _Trial, index: int, out_dir: Path) -> dict[str, Any]:
 
 STAGE = Stage(
     "vocab_sizes",
-    version=1,
+    version=2,
     spec=VocabSizesSpec,
     run=run,
     table="vocab_sizes",

@@ -52,14 +52,16 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     dev = {role: float(found["dev"][found["selected_by"]]) for role, found in metrics.items()}
     best = sorted(dev, key=lambda role: (-dev[role], role))[: spec.members]
     if len(best) < (spec.members or 2):
-        raise ValueError(f"{len(best)} runs of {spec.task} cannot make an ensemble of {spec.members or 2}; give it more seeds")
+        raise ValueError(
+            f"{len(best)} runs of {spec.task_name} cannot make an ensemble of {spec.members or 2}; give it more seeds"
+        )
     evidence = [_evidence(cells[role], task, examples) for role in best]
     predicted = [task.joint_prediction(example, values) for example, *values in zip(examples, *evidence, strict=True)]
     runtime.report(Progress(len(best), len(best), "members"))
     official, corrected = (task.score(examples, predicted, mode) for mode in ("official", "corrected"))
     known = {role: None if why_undefined(metrics[role], metrics[role]["selected_by"], "dev") else dev[role] for role in best}
     result: dict[str, Any] = {
-        "task": spec.task,
+        "task": spec.task_name,
         "title": task.title,
         "metric": task.metric,
         "members": [{"role": role, "artifact": cells[role].name, "dev": known[role]} for role in best],

@@ -194,4 +194,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=15, spec=AblationReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("ablation", version=16, spec=AblationReportSpec, run=run, measured=MEASURED)

@@ -31,11 +31,11 @@ _MAX_TEXT = 160
 
 
 def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
-    """Show errors of the run with the best dev score for each benchmark, of the pretrained model if there is one."""
+    """Show errors of the run with the best dev score for each benchmark: of the pretrained model, or of the best encoder."""
     blocks: list[Block] = []
     figures: list[Figure] = []
     for benchmark in benchmarks:
-        cell = max(benchmark.of("pretrained") or benchmark.cells, key=lambda cell: (cell.dev, -cell.seed))
+        cell = max(benchmark.of(benchmark.lead), key=lambda cell: (cell.dev, -cell.seed))
         path = cell.artifact.path / "analysis.json"
         if path.exists():
             found = json.loads(path.read_text("utf-8"))
@@ -43,7 +43,7 @@ def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
             blocks += _tables(benchmark, cell, found, hardest)
     if not blocks:
         return None
-    text = "Predictions on the test examples by gold label, from the pretrained model's seed with the best dev score."
+    text = "Predictions on the test examples by gold label, from the seed with the best dev score."
     return Section("errors", "Errors", [Text(text), *([Figures(figures)] if figures else []), *blocks])
 
 
@@ -63,7 +63,7 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
         listed = list(predicted.items())[: found.get("listed") or _LISTED_PREDICTIONS]
         rows.append([gold, count(total), percent(right / total), ", ".join(f"{name} {count(n)}" for name, n in listed)])
     header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
-    title = f"{benchmark.title}: what is predicted for each gold label, seed {cell.seed}"
+    title = f"{benchmark.title}: what is predicted for each gold label, {cell.system}, seed {cell.seed}"
     blocks: list[Block] = [Table(title, header, rows, frozenset({1, 2}), prose=frozenset({3}))]
     task = tasks.load(benchmark.cells[0].spec["task"])
     if task.about_labels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -12,7 +12,6 @@ from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
 from korealbert.finetune.encoders.inference import BACKENDS
 from korealbert.finetune.scores.undefined import why_undefined
-from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.pretrain.cooccurrence import CooccurrenceStats
 from korealbert.pretrain.stage import PretrainStats
@@ -47,7 +46,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
     if benchmarks:
         blocks += [
             Text("Fine-tuning: score on dev after each epoch, mean over seeds. For each seed, the best epoch is tested."),
-            Figures([_finetuning(benchmark) for benchmark in benchmarks]),
+            Figures([figure for benchmark in benchmarks for figure in _finetuning(benchmark)]),
         ]
     return artifacts.section("learning", "Learning curves", blocks, "cooccurrence", "pretrain")
 
@@ -125,18 +124,26 @@ def points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[_Poi
     return [(record["step"], record[key]) for record in chosen if record.get(key) is not None]
 
 
-def _finetuning(benchmark: Benchmark) -> Figure:
+def _finetuning(benchmark: Benchmark) -> Iterator[Figure]:
+    """Draw a benchmark's scores on dev: of pretrained and random weights, and of other encoders, six in a drawing."""
+    systems = benchmark.systems
+    for first in range(0, len(systems), charts.STYLES):
+        part = f"-{first // charts.STYLES + 1}" if first else ""
+        yield _drawn(benchmark, systems[first : first + charts.STYLES], part)
+
+
+def _drawn(benchmark: Benchmark, systems: Sequence[str], part: str) -> Figure:
     series = []
-    for init in INITS:
+    for style, system in enumerate(systems, start=1):
         per_epoch: dict[int, list[float]] = {}
-        for cell in benchmark.of(init):
+        for cell in benchmark.of(system):
             for record in cell.metrics.get("epochs", []):
                 per_epoch.setdefault(record["epoch"], []).append(record[benchmark.metric])
         points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
-        series.append(charts.Line(init, points, COLOUR_OF_INIT[init]))
+        series.append(charts.Line(system, points, COLOUR_OF_INIT.get(system, style)))
     name = f"{benchmark.title}: {benchmark.metric_title} on dev"
     undefined = {
-        cell.init
+        cell.system
         for cell in benchmark.cells
         for record in cell.metrics.get("epochs", [])[-1:]
         if why_undefined({"dev": record}, benchmark.metric, "dev")
@@ -146,7 +153,7 @@ def _finetuning(benchmark: Benchmark) -> Figure:
         for line in series
         if line.points
     )
-    return Figure(f"finetune-{benchmark.name}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
+    return Figure(f"finetune-{benchmark.name}{part}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
 
 
 def _size(artifacts: Artifacts) -> str:

@@ -99,9 +99,14 @@ def _longest(walls: Mapping[str, float]) -> Sequence[tuple[str, float]]:
 
 
 def _trainings(artifacts: Artifacts) -> Iterator[tuple[str, PretrainStats, Artifact]]:
+    """Yield each training once, with all its labels: an ablation's rows may be snapshots of one."""
+    labels: dict[str, list[str]] = {}
     for label, artifact in artifacts.by_label.items():
         if artifact.stats.keys() >= _TRAINING_STATISTICS:
-            yield label, artifact.stats_as(PretrainStats), artifact
+            labels.setdefault(artifact.name, []).append(label)
+    for own in labels.values():
+        artifact = artifacts.by_label[own[0]]
+        yield ", ".join(own), artifact.stats_as(PretrainStats), artifact
 
 
 def _cost_cards(artifacts: Artifacts, total: float, hours: str) -> list[Card]:
@@ -220,7 +225,7 @@ _SECTIONS = {
     **dict.fromkeys(("export", "features", "finetune", "summary", "search"), "outcome"),
     **dict.fromkeys(("phase1", "phase2", "control"), "curves"),
     **dict.fromkeys(("transfer", "source"), "transfers"),
-    **{stage: stage for stage in ("quality", "speed", "split", "intrinsic")},
+    **{stage: stage for stage in ("quality", "retrieval", "speed", "split", "intrinsic")},
 }
 """Section about each stage; the default is the costs."""
 

@@ -6,9 +6,9 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import compress, product
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from korealbert.corpus.dedup.evaluation_files import contents_removed
 from korealbert.documents.shards import DocumentStats
@@ -403,7 +403,13 @@ _SETTINGS = (
     "weight_decay",
     "max_length",
     "dropout",
+    "encoder_dropout",
+    "whiten",
 )
+"""Settings of fine-tuning; those that no run has set are left out of the table."""
+
+_IN_STEPS = {"epochs": "steps", "warmup_ratio": "warmup_steps"}
+"""Settings that another one replaces."""
 
 
 def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
@@ -412,7 +418,7 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
     def settings(benchmark: Benchmark, system: str) -> tuple[str, ...]:
         cell = benchmark.of(system)[0]
         known = {**cell.spec, **cell.metrics.get("settings", {})}
-        return tuple(f"{known[name]:g}" if name in known else MISSING for name in _SETTINGS)
+        return tuple(_setting(known, name) for name in _SETTINGS)
 
     rows = []
     for benchmark in benchmarks:
@@ -425,6 +431,16 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
             heads = dict.fromkeys(benchmark.head_of(system) or "own" for system in systems)
             rows.append([whose, *sizes, *values, ", ".join(heads)])
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS), "Head"]
-    if all(row[-1] == "own" for row in rows):
-        header, rows = header[:-1], [row[:-1] for row in rows]
-    return Table("Examples and settings, the same for every seed", header, rows, frozenset(range(1, len(_SETTINGS) + 4)))
+    shown = [any(row[place] not in ("own", MISSING) for row in rows) for place in range(len(header))]
+    header, *rows = (list(compress(row, shown)) for row in (header, *rows))
+    numbers = frozenset(range(1, len(header) - shown[-1]))
+    return Table("Examples and settings, the same for every seed", header, rows, numbers)
+
+
+def _setting(known: Mapping[str, Any], name: str) -> str:
+    """Return a setting as it applied: a number of steps in the place of epochs or of a share of them."""
+    if (steps := known.get(_IN_STEPS.get(name, ""))) is not None:
+        return f"{count(steps)} steps"
+    if name == "whiten":
+        return "yes" if known.get(name) else MISSING
+    return MISSING if known.get(name) is None else f"{known[name]:g}"

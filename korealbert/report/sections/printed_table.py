@@ -117,11 +117,11 @@ def _ours(
         return _parameters(row.encoder, artifacts)
     if column.average or column.benchmark not in benchmarks:
         return _score(spec, column, row, benchmarks, statistics.fmean)
-    return benchmarks[column.benchmark].shown(_system(row), column.metric or None)
+    return benchmarks[column.benchmark].shown(_system(row, column), column.metric or None)
 
 
-def _system(row: TableRow) -> str:
-    return row.encoder if row.encoder == OWN else f"{row.encoder}/{OWN}"
+def _system(row: TableRow, column: Column) -> str:
+    return column.init if row.encoder == OWN else f"{row.encoder}/{column.init}"
 
 
 def _score(
@@ -136,10 +136,10 @@ def _score(
     averaged = [by_title[title] for group in column.parts for title in group]
     if any(part.benchmark not in benchmarks for part in averaged):
         return MISSING
-    system = _system(row)
-    if any(benchmarks[part.benchmark].undefined(system, part.metric or None) for part in averaged):
+    found = {part.title: (benchmarks[part.benchmark], _system(row, part), part.metric or None) for part in averaged}
+    if any(benchmark.undefined(system, metric) for benchmark, system, metric in found.values()):
         return "undefined"
-    values = {part.title: benchmarks[part.benchmark].values(system, part.metric or None) for part in averaged}
+    values = {title: benchmark.values(system, metric) for title, (benchmark, system, metric) in found.items()}
     return mean_of([[values[title] for title in group] for group in column.parts], statistic)
 
 
