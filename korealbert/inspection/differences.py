@@ -65,7 +65,7 @@ def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list
 def _with_originals(shard: Path, source: Path) -> Iterator[tuple[Document, dict[str, Any]]]:
     """Yield each document of a shard after the one that it was made of. Stage ``quality`` repeats documents, but none that
     share an id."""
-    shared = {*pl.scan_ipc(source).select("id").filter(pl.col("id").is_duplicated()).collect()["id"]}
+    shared = {*pl.scan_ipc(source, glob=False).select("id").filter(pl.col("id").is_duplicated()).collect()["id"]}
     documents = read_documents(source)
     original: Document | None = None
     for row in read_records(shard, DOCUMENT_SCHEMA):
