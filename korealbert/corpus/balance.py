@@ -167,7 +167,13 @@ def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
     if not tables:
         return {}
     groups = ["stratum", "category"]
-    sizes = pl.scan_ipc(tables).group_by(groups).agg(pl.col("characters").sum()).sort(groups).collect(engine="streaming")
+    sizes = (
+        pl.scan_ipc(tables, glob=False)
+        .group_by(groups)
+        .agg(pl.col("characters").sum())
+        .sort(groups)
+        .collect(engine="streaming")
+    )
     limits = []
     for (name,), part in sizes.partition_by("stratum", as_dict=True, maintain_order=True).items():
         counts = dict(zip(part["category"].to_list(), part["characters"].to_list()))
@@ -176,7 +182,7 @@ def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
         ]
     limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
     # Find the interval in which each limit is reached, then sort the draws of that interval only.
-    cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // _INTERVAL)
+    cut = pl.scan_ipc(tables, glob=False).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // _INTERVAL)
     upto = pl.col("characters").cum_sum().over(groups)
     edges = (
         cut.group_by([*groups, "interval"])

@@ -54,11 +54,7 @@ def train(
     history = _History()
     lengths = lengths_of(train_features)
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
-    total_steps = spec.steps or steps_per_epoch * spec.epochs
-    if spec.warmup_steps is not None and spec.warmup_steps >= total_steps:
-        raise ValueError(
-            f"warmup_steps = {spec.warmup_steps} leaves no step of {total_steps}; shorten the warm-up or train longer"
-        )
+    total_steps = steps_of(spec, len(lengths))
     warmup_ratio = spec.warmup_ratio if spec.warmup_steps is None else spec.warmup_steps / total_steps
     optimizer = torch.optim.AdamW(optimizer_groups(model, spec), lr=spec.learning_rate, eps=1e-8, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, warmup_ratio))
@@ -89,6 +85,14 @@ def train(
             break
     model.modules.load_state_dict(best)
     return history
+
+
+def steps_of(spec: FinetuneSpec, features: int) -> int:
+    """Return the number of steps of a run over this many features. Raises ValueError if its warm-up is as long."""
+    total = spec.steps or math.ceil(features / spec.batch_size) * spec.epochs
+    if spec.warmup_steps is not None and spec.warmup_steps >= total:
+        raise ValueError(f"warmup_steps = {spec.warmup_steps} leaves no step of {total}; shorten the warm-up or train longer")
+    return total
 
 
 def contrast(

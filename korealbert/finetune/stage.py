@@ -112,7 +112,8 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     batch_size = spec.micro_batch_size or _settled(spec, inputs).batch_size
     examples = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     head = f" {spec.head}" if spec.head == "bi-encoder" else ""
-    contrast = f" contrast {spec.contrast.batch_size} {spec.contrast.max_length}" if spec.contrast is not None else ""
+    before = spec.contrast
+    contrast = f" contrast {before.task} {before.max_triples} {before.batch_size}" if before is not None else ""
     onnx = f" onnx {' '.join(spec.onnx)}" if spec.onnx else ""
     sizes = f"{examples} {spec.max_length} {batch_size} {spec.precision}{contrast}{onnx}"
     return f"{inputs['model'].name} {spec.task_name}{head} {sizes}"
@@ -120,7 +121,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
     from korealbert.finetune.encoders.encoder import load_input  # noqa: PLC0415 (planning does without)
-    from korealbert.finetune.loop import repeatable, train  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import repeatable, steps_of, train  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.model import FinetunedModel  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
@@ -139,6 +140,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         if task.markers:
             encoder.make_room(len(tokenizer))
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
+        steps_of(spec, len(features["train"]))  # Raises before triples are trained on.
         model = FinetunedModel.of(spec, encoder, features["train"], pad_id=tokenizer.pad_token_id, device=device)
         before = {} if spec.contrast is None else _contrasted(spec, model, examples, tokenizer, out_dir, report)
         if spec.whiten:

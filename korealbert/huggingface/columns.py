@@ -79,7 +79,7 @@ class ComputedColumns:
             by_stage.setdefault(artifact.manifest["recipe"]["stage"], []).append(artifact)
         self._tables: list[_Table] = []
         if languages := [file for clean in by_stage.get("clean", ()) for file in clean.files("languages-*.arrow")]:
-            rows = pl.scan_ipc(languages).rename({"share": "language_share"})
+            rows = pl.scan_ipc(languages, glob=False).rename({"share": "language_share"})
             self._tables.append(_table(_LANGUAGES, rows))
         scored = by_stage.get("quality", ())
         chosen = [
@@ -88,7 +88,7 @@ class ComputedColumns:
             if any(artifact.manifest["spec"].get(field) is not None for artifact in scored)
         ]
         if scores := [file for artifact in scored for file in artifact.files("scores-*.arrow")] if chosen else []:
-            self._tables.append(_table(chosen, pl.scan_ipc(scores)))
+            self._tables.append(_table(chosen, pl.scan_ipc(scores, glob=False)))
         for dedup in by_stage.get("dedup", ())[:1]:
             copies = copies_found(dedup)
             schema = {"id": pl.String, "copies": pl.Int64}

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from rich.text import Text
 
 from korealbert.artifact import Artifact
@@ -52,31 +53,39 @@ def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list
     before = [shard for _, one in sorted(artifact.inputs().items()) for shard in one.files("documents-*.arrow")]
     if not before or len(before) < len(shards):
         raise ValueError(f"{artifact.name}: was not built from documents, so there is nothing to compare them with")
-    entities = bool(artifact.manifest["spec"].get("decode_entities"))  # Other stages than `clean` normalise nothing.
+    entities = artifact.manifest["spec"].get("decode_entities")  # A field of `clean`, the only stage that normalises.
     for shard, source in zip(shards, before, strict=False):
         removals = removal_log(shard)
-        documents = read_documents(source)
-        original = next(documents, None)
-        for row in read_records(shard, DOCUMENT_SCHEMA):
-            while original is not None and original.id != row["id"]:  # A repeated document is equal to the one before it.
-                original = next(documents, None)
-            assert original is not None
+        for original, row in _with_originals(shard, source):
             parts = _changes(original, row, removals.get(row["id"], []), entities=entities)
             if any(part.kind != "same" for part in parts):
                 yield row, parts
 
 
-def _changes(original: Document, row: dict[str, Any], removals: Sequence[Removal], *, entities: bool) -> list[Part]:
+def _with_originals(shard: Path, source: Path) -> Iterator[tuple[Document, dict[str, Any]]]:
+    """Yield each document of a shard after the one that it was made of. Stage ``quality`` repeats documents, but none that
+    share an id."""
+    shared = {*pl.scan_ipc(source, glob=False).select("id").filter(pl.col("id").is_duplicated()).collect()["id"]}
+    documents = read_documents(source)
+    original: Document | None = None
+    for row in read_records(shard, DOCUMENT_SCHEMA):
+        if original is None or original.id != row["id"] or row["id"] in shared:
+            original = next(document for document in documents if document.id == row["id"])
+        yield original, row
+
+
+def _changes(original: Document, row: dict[str, Any], removals: Sequence[Removal], *, entities: bool | None) -> list[Part]:
     title = [] if original.title == row["title"] else [*words(original.title, row["title"]), Part("same", "\n")]
     return title + cleaning(original.text, row["text"], removals, entities=entities)
 
 
-def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: bool = True) -> list[Part]:
+def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: bool | None = True) -> list[Part]:
     """Return a text with the changes by normalisation, rules and later steps in their places.
 
-    ``after`` may be split into sentences, since white space is ignored.
+    ``after`` may be split into sentences, since white space is ignored. ``entities``: whether normalisation decoded them;
+    None if there was none.
     """
-    text = normalise(before, entities=entities).text
+    text = before if entities is None else normalise(before, entities=entities).text
     # All of these are keyed by position in the normalised text.
     removed_by, inserted = dict[int, str](), dict[int, str]()
     remaining = list(range(len(text)))

@@ -24,7 +24,7 @@ from korealbert.model.config import AnyConfig, read_config
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, RanksStopped, run_ranks
 from korealbert.pretrain.machines import world_size
-from korealbert.pretrain.rows import Rows, check_rows, open_splits
+from korealbert.pretrain.rows import Rows, check_rows, open_batches
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
@@ -204,7 +204,7 @@ def frozen_problems(spec: PretrainSpec, model: AnyConfig) -> Iterator[str]:
 
 def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> Rows:
     """Return training and held-out rows after checking their vocabulary, and that the objective can use their noise."""
-    rows = open_splits(spec, examples, views)
+    train = open_batches(spec, examples, views, "train")
     vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
     if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
         packed_with, given = (
@@ -215,13 +215,13 @@ def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> Rows:
             f"{examples.name} was packed with another vocabulary ({packed_with}) than {vocab.name} ({given}); "
             "rebuild the examples with this vocabulary"
         )
-    slots = rows.train.header(0).word_order_slots
+    slots = train.header(0).word_order_slots
     if spec.objective == "rtd" and slots > 1:  # Without word-order noise there is one slot.
         raise ValueError(
             f"{views.name} moves tokens ({slots} word-order slots), but objective = 'rtd' restores masked ones only; "
             "set views.word_order.portion = 0"
         )
-    return rows
+    return Rows(train, open_batches(spec, examples, views, "heldout"))
 
 
 def extension_directory(environment: Mapping[str, str]) -> Path:

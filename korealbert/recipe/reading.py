@@ -371,6 +371,12 @@ class Reader(Tables):
                 raise RecipeError(
                     f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
                 )
+        for column in layout.table.columns:
+            if column.benchmark and column.init not in benchmarks[column.benchmark].grid.inits:
+                raise RecipeError(
+                    f"{self.path}, [report.table], column {column.title!r}: [finetune.{column.benchmark}] has no init "
+                    f"{column.init!r}; add it to inits, or remove the column"
+                )
         refuse_bi_encoders(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
         refuse_unknown_metrics(f"{self.path}, [report.table]", layout.table.columns, benchmarks)
 

@@ -119,6 +119,11 @@ def test_cap_cuts_the_largest_and_reports_before_and_after(tmp_path: Path) -> No
     assert stats["dropped"] == {"balanced_out": 14}
 
 
+def test_a_store_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "[1]*").mkdir()
+    assert len(balanced(tmp_path / "[1]*", corpus(UNEQUAL), alpha=1.2)[1]) == 60
+
+
 def test_categories_without_a_target_pass_in_buckets_of_their_own(tmp_path: Path) -> None:
     stats, _ = balanced(tmp_path, corpus(UNEQUAL), alpha=0.5)
     for name in ("날씨와 생활", ""):

@@ -13,7 +13,7 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoModel, AutoTokenizer
 
-from korealbert.artifact import Artifact, Store
+from korealbert.artifact import Artifact, Progress, Store
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import stage, tasks
 from korealbert.finetune.encoders.encoder import load_encoder
@@ -126,6 +126,34 @@ def test_a_cell_learns_from_triples_first_and_is_reproducible(
     assert before["epochs"][before["best_epoch"] - 1]["accuracy"] >= 50, "chance is 1 in 16"
     assert metrics["settings"]["batch_size"] == 32, "those of the benchmark"
     assert "contrast" not in json.loads((without / "metrics.json").read_text())
+
+
+def test_the_warm_up_of_the_benchmark_is_not_that_of_the_triples_and_is_checked_before_them(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], nli: Path, fresh: Callable[[str], Path]
+) -> None:
+    asked = {**korsts, **QUICK, "contrast": {"train": nli, "max_triples": 20}, "max_train_examples": 96}
+    reports: list[Progress] = []
+    watched = runtime.reporting_to(reports.append)
+    with pytest.raises(ValueError, match="warmup_steps = 3 leaves no step of 3"):
+        stage.run(FinetuneSpec(**asked, warmup_steps=3), {"model": model}, fresh("long"), watched)
+    assert not reports
+    stage.run(FinetuneSpec(**asked, warmup_steps=2), {"model": model}, fresh("short"), watched)
+    assert [report.total for report in reports if report.done == 1] == [1, 3], "the triples take a step alone"
+
+
+def test_runs_that_train_on_triples_or_export_onnx_need_memory_of_their_own(
+    model: Artifact, korsts: dict[str, Any], nsmc: dict[str, Any], nli: Path
+) -> None:
+    def kind(benchmark: dict[str, Any], **fields: Any) -> str:
+        return stage.STAGE.kind(FinetuneSpec(**benchmark, **fields), {"model": model})
+
+    bi_encoder = {"head": "bi-encoder"}
+    sizes: list[dict[str, int]] = [{}, {"batch_size": 16}, {"max_triples": 40}]
+    contrasts = {kind(korsts, **bi_encoder, contrast={"train": nli, **size}) for size in sizes}
+    assert len({kind(korsts, **bi_encoder), *contrasts}) == 4
+    assert len({kind(nsmc), kind(nsmc, onnx=("int8",)), kind(nsmc, onnx=("fp32", "int8"))}) == 3
+    once, again = ({"contrast": {"train": nli, "learning_rate": rate}, "seed": seed} for rate, seed in ((1e-4, 1), (1e-3, 2)))
+    assert kind(korsts, **bi_encoder, **once) == kind(korsts, **bi_encoder, **again)
 
 
 def test_a_cell_without_it_keeps_its_name(korsts: dict[str, Any], nli: Path, tmp_path: Path) -> None:

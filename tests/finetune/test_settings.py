@@ -16,6 +16,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.encoders.encoder import load_encoder
 from korealbert.finetune.loop import optimizer_groups
 from korealbert.finetune.model import FinetunedModel
+from korealbert.finetune.search import trial_cell
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Spans
@@ -34,6 +35,16 @@ def test_steps_end_within_a_pass_and_warm_up_is_counted_in_steps(
     assert (curve[-1]["step"], len(metrics["epochs"])) == (25, 2), "18 steps are a pass"
     assert [point["step"] for point in curve if point["lr"] == pytest.approx(1e-3)] == [5]
     assert {"steps": 25, "warmup_steps": 4}.items() <= metrics["settings"].items()
+
+
+def test_a_warm_up_as_long_as_the_run_is_an_error_with_both_numbers(
+    model: Artifact, runtime: TrainingRuntime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    spec = FinetuneSpec(**nsmc, max_train_examples=64, max_dev_examples=2, batch_size=32, epochs=2, warmup_steps=4)
+    for tried in (spec, trial_cell(spec, 1, {"batch_size": 64, "epochs": 4})):
+        with pytest.raises(ValueError, match="warmup_steps = 4 leaves no step of 4; shorten the warm-up or train longer"):
+            run(tried, {"model": model}, fresh(f"{tried.epochs}"), runtime)
+    assert run(trial_cell(spec, 1, {"epochs": 3}), {"model": model}, fresh("longer"), runtime).best_epoch
 
 
 def test_new_settings_leave_the_identity_of_cells_as_it_was(nsmc: dict[str, Any]) -> None:

@@ -270,7 +270,7 @@ def test_the_card_counts_what_quality_left_out_and_copied(corpus: list[Artifact]
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_what_stages_computed_is_in_columns_and_on_the_card(form: Form, tmp_path: Path) -> None:
     """A source whose languages were not detected has none, and a text without letters an empty one."""
-    runtime = Runtime(store=tmp_path / "store", workers=1)
+    runtime = Runtime(store=tmp_path / "store [1]*", workers=1)
     sources = {}
     specs = {"blog": clean.CleanSpec(agreement_documents=0), "web": {"agreement_documents": 0, "language": {"keep": ["ko"]}}}
     texts = {"blog": [prose(number, 30) for number in range(3)], "web": [prose(0, 30), prose(0, 30), prose(7, 30)]}
@@ -293,7 +293,7 @@ def test_what_stages_computed_is_in_columns_and_on_the_card(form: Form, tmp_path
         read = pl.read_parquet if form == "parquet" else pl.read_ndjson
         return [row for path in sorted((tmp_path / name / "data").iterdir()) for row in read(path).to_dicts()]
 
-    every = {row["id"]: row for shard in scored.files("scores-*.arrow") for row in pl.read_ipc(shard).to_dicts()}
+    every = {row["id"]: row for shard in scored.files("scores-*.arrow") for row in pl.read_ipc(shard.read_bytes()).to_dicts()}
     found = rows([balanced], "balanced")
     assert [row["copies"] for row in found] == [3, 1, 1, 1]
     assert [row["language"] for row in found] == [None, None, None, "ko"] and found[3]["language_share"] == 1.0

@@ -18,11 +18,15 @@ from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.clean.news import Removal
 from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality import stage as quality
 from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DocumentShard
 from korealbert.inspection import look
 from korealbert.inspection.differences import cleaning, difference, words
 from korealbert.inspection.look import markup, page
 from korealbert.recipe import registry
+from tests.report.conftest import made
 
 RULES = Path(__file__).parents[2] / "data_specs" / "rules"
 
@@ -167,6 +171,41 @@ def test_changes_are_shown_in_place_with_their_rule(artifacts: dict[str, Artifac
     assert all("[-" in text.plain or "{+" in text.plain for text in shown)
     with pytest.raises(ValueError, match="was not built from documents"):
         seen(artifacts["extract"], diff=True)
+
+
+NOTHING = ["nothing of this kind in the artifact"]
+
+
+def of_one_id(store: Path, *texts: str) -> Artifact:
+    """Documents that share an id."""
+
+    def write(out: Path) -> dict[str, Any]:
+        with DocumentShard(out, 0) as shard:
+            for text in texts:
+                shard.keep(Document(document_id("news", "1"), "news", text))
+        return shard.stats
+
+    return made(store, "extract", {}, write=write)
+
+
+def test_repeated_documents_and_those_of_one_id_stand_beside_their_originals(artifacts: dict[str, Artifact]) -> None:
+    runtime = Runtime(store=artifacts["dedup"].path.parent, workers=1)
+    for unique, repeats in ((artifacts["dedup"], 1), (of_one_id(runtime.store, BODY, LATER), 0)):
+        spec = quality.QualitySpec(copies={"2": 2})
+        scored = build(quality.STAGE, spec, {"documents": unique}, runtime, label="quality").artifact
+        assert (scored.stats["repeated"], scored.stats["dropped"]) == (repeats, {})
+        assert [text.plain for text in seen(scored, diff=True)] == NOTHING
+
+
+def test_deduplication_changes_no_text_whatever_cleaning_has_left_in_it(tmp_path: Path) -> None:
+    """Here entities, and without cleaning also characters that normalisation removes."""
+    runtime = Runtime(store=tmp_path, workers=1)
+    raw = of_one_id(tmp_path, f"강\u200b가의\u00a0봄 &amp; {BODY}")
+    cleaned = build(clean.STAGE, clean.CleanSpec(decode_entities=False), {"documents": raw}, runtime, label="clean").artifact
+    for documents in (raw, cleaned):
+        unique = build(dedup.STAGE, dedup.DedupSpec(), {"news": documents}, runtime, label="dedup").artifact
+        assert any("&" in text.plain for text in seen(unique))
+        assert [text.plain for text in seen(unique, diff=True)] == NOTHING
 
 
 def test_changes_of_later_steps_are_shown_with_removals_by_rules() -> None:

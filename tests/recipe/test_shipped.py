@@ -388,3 +388,11 @@ def test_printed_scores_of_a_report_stand_beside_no_bi_encoder(average: bool) ->
     wanted = rf"\[report\.table\], column '{'Mean' if average else 'KorSTS'}': .* cross-encoders, and 'KorSTS' has head = 'bi-"
     with pytest.raises(recipes.RecipeError, match=wanted):
         load_evaluation(SPECS / "recipes" / "encoders.toml", overrides=changed)
+
+
+def test_a_column_of_random_weights_needs_runs_from_them() -> None:
+    columns = [{"title": "NSMC", "benchmark": "nsmc", "init": "random"}]
+    path, changed = SPECS / "recipes" / "encoders.toml", {"report.table.columns": columns}
+    with pytest.raises(recipes.RecipeError, match=r"column 'NSMC': \[finetune\.nsmc\] has no init 'random'; add it to inits"):
+        load_evaluation(path, overrides=changed)
+    load_evaluation(path, overrides={**changed, "finetune.nsmc.inits": ["random"]})

@@ -170,7 +170,12 @@ def test_one_training_of_several_rows_is_counted_once(artifacts: dict[str, Artif
     for seed in (1, 2, 3):
         artifacts[f"pretrain/b/{seed}"] = artifacts[f"pretrain/a/{seed}"]
     run(SPEC, artifacts, tmp_path, Runtime())
-    assert "\n3 pretraining runs of " in (tmp_path / "report.md").read_text("utf-8")
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "\n3 pretraining runs of " in text
+    trained = next(line for line in text.splitlines() if "Tokens trained on" in line)
+    assert "300k" in trained and "in 3 trainings" in trained
+    with (tmp_path / "tables" / "costs-throughput-of-pretraining.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["Training"] for row in csv.DictReader(file)] == [f"pretrain/a/{n}, pretrain/b/{n}" for n in (1, 2, 3)]
 
 
 def test_the_median_stands_above_a_printed_median(artifacts: dict[str, Artifact], tmp_path: Path) -> None:

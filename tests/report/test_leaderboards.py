@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from korealbert.recipe.registry import REPORT
 from korealbert.report import scores
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import text as markdown
-from korealbert.report.render.blocks import Fold, Section, Table, Text
+from korealbert.report.render.blocks import Figures, Fold, Section, Table, Text
 from korealbert.report.render.text import table_files
-from korealbert.report.sections import benchmarks
+from korealbert.report.sections import benchmarks, learning
 from korealbert.report.sections.printed_table import PrintedTable, section
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import cell, made
@@ -171,7 +172,7 @@ def test_corrected_and_oracle_scores_of_every_cell_stand_in_the_csv(report: Path
 
 
 def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None:
-    table = rows(report / "tables" / "errors-naverner-what-is-predicted-for-each-gold-label-seed-3.csv")
+    table = rows(report / "tables" / "errors-naverner-predictions-by-gold-label-pretrained-seed-3.csv")
     assert table[0] == {
         **{"Gold": "NUM", "Eojeols": "100", "Correct": "90.0 %"},
         "Predicted labels, most frequent first": "NUM 90, DAT 9, O 1",
@@ -180,6 +181,34 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
     assert "&lt;b&gt;24&lt;/b&gt;" in html and "<b>" not in html
     drawn = (report / "figures" / "confusion-naver_ner.svg").read_text("utf-8")
     assert "NUM → DAT: 9 (9.0 %)" in drawn
+
+
+ENCODERS = [f"e{number}/pretrained" for number in range(7)]
+
+
+@pytest.mark.parametrize(("systems", "lines"), [(ENCODERS, [6, 1]), (["random", "e1/pretrained"], [2])])
+def test_every_encoder_has_a_line_of_its_own_and_errors_name_the_best(
+    systems: list[str], lines: list[int], tmp_path: Path
+) -> None:
+    model = made(tmp_path, "export", {})
+    run_of = {}
+    for number, system in enumerate(systems):
+        epochs = [{"epoch": epoch, "entity_micro_f1": 60.0 + number} for epoch in (1, 2)]
+        test = {metric: value + number for metric, value in SCORES.items()}
+        label, artifact = ner_cell(tmp_path, model, system, 1, test=test, epochs=epochs)
+        run_of[label] = artifact
+    measured = scores.read(run_of, {})
+    curves = learning.section(Artifacts(run_of, ()), measured)
+    assert curves is not None and isinstance(curves.blocks[1], Figures)
+    drawn = curves.blocks[1].figures
+    assert [figure.name for figure in drawn] == [f"finetune-naver_ner{part}" for part in ("", "-2")[: len(lines)]]
+    assert [len({*re.findall(r'class="(line-\d)" d=', figure.svg.standalone(""))}) for figure in drawn] == lines
+    for number, system in enumerate(systems):
+        assert f"{system} {60 + number}.00 at the end" in drawn[number // 6].svg.label
+    errors = benchmarks.errors(measured, 1)
+    assert errors is not None
+    best = "random" if "random" in systems else systems[-1]
+    assert f"predictions by gold label, {best}, seed 1" in markdown.markdown("", "", [errors])
 
 
 def test_labels_that_are_numbers_are_named_or_explained() -> None:
@@ -259,6 +288,24 @@ def test_a_printed_table_has_ours_above_the_printed_and_the_printed_alone(run_of
     assert own[0] == "–" and all(text != "–" for text in (ours[2], own[2], own[4]))
     means = [float(text.split(" ")[0]) for text in own[2:]]
     assert means[2] == pytest.approx((means[0] + means[1]) / 2, abs=0.01)
+
+
+def test_a_column_of_random_weights_shows_their_scores_and_an_average_reads_each_columns_weights(
+    run_of: dict[str, Artifact],
+) -> None:
+    columns = [
+        {"title": "F1", "benchmark": "naver_ner"},
+        {"title": "Random", "benchmark": "naver_ner", "init": "random"},
+        {"title": "Both", "average": [["F1", "Random"]]},
+    ]
+    spec = {**TABLE_3, "columns": columns, "printed": {**TABLE_3["printed"], "statistic": "median"}}  # type: ignore[dict-item]
+    artifacts = Artifacts(run_of, ())
+    table = section(PrintedTable.model_validate(spec), artifacts, scores.read(artifacts.of("finetune"), {})).blocks[0]
+    assert isinstance(table, Table)
+    found = {(row[0], row[1]): row[2:] for row in table.rows}
+    assert found["KoreALBERT-Base", "ours"] == ["82.00 ± 1.00", "73.00 ± 1.00", "77.50"]
+    assert found["KoBERT", "klue-bert"] == ["82.00 ± 1.00", "–", "–"], "it was not measured from random weights"
+    assert [row[2:] for row in table.rows if row[1] == "median"] == [["82.00", "–", "–"], ["82.00", "73.00", "77.50"]]
 
 
 def test_a_printed_table_reads_other_tables_and_has_medians_and_names_other_metrics(run_of: dict[str, Artifact]) -> None:

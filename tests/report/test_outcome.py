@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from korealbert.formatting import MISSING
-from korealbert.report.render.blocks import Text
+from korealbert.report.render.blocks import Table, Text, without_empty_columns
 from korealbert.report.scores import Benchmark, Cell
 from korealbert.report.sections.outcome import (
     _about_random,
@@ -65,6 +65,22 @@ def test_searched_settings_are_shown_as_selected_for_each_weights() -> None:
     assert _random_weights(apart) == "random weights fine-tuned with their own best settings on dev"
     for benchmarks, is_said in (([alike], False), ([alike, apart], True), ([], False)):
         assert any("a search chose them" in block.text for block in _about_random(benchmarks)) == is_said  # type: ignore[attr-defined]
+
+
+def test_settings_in_steps_take_the_place_of_others_and_settings_that_no_run_set_are_left_out() -> None:
+    def shown(**changes: Any) -> dict[str, list[str]]:
+        plain = {"epochs": 3, "warmup_ratio": 0.1, "encoder_dropout": None, "whiten": False}
+        artifacts: list[Any] = [SimpleNamespace(manifest={"spec": spec, "inputs": {}}) for spec in (plain, plain | changes)]
+        metrics = {"title": "NSMC", "task": "nsmc", "init": "pretrained", "seed": 1}
+        benchmarks = [Benchmark("nsmc", [Cell(artifact, metrics, "pretrained")], {}) for artifact in artifacts]
+        table = without_empty_columns(_settings_table(benchmarks))
+        assert isinstance(table, Table)
+        return {title: [row[place] for row in table.rows] for place, title in enumerate(table.header) if place}
+
+    assert shown(steps=1200, warmup_steps=0) == {"Epochs": ["3", "1,200 steps"], "Warmup ratio": ["0.1", "0 steps"]}
+    others = {"Epochs": ["3", "3"], "Warmup ratio": ["0.1", "0.1"]}
+    assert shown() == others
+    assert shown(encoder_dropout=0.0, whiten=True) == {**others, "Encoder dropout": ["–", "0"], "Whiten": ["–", "yes"]}
 
 
 def test_benchmarks_that_the_corpus_may_contain_are_named() -> None:

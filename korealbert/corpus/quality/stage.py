@@ -240,7 +240,7 @@ def _copies(dedup: Artifact) -> pl.LazyFrame | None:
     shards = dedup.files("dropped-*.arrow")
     if not shards:
         return None
-    dropped = pl.scan_ipc(shards).select("id", "reason", survivor=pl.col("rule").str.head(16))
+    dropped = pl.scan_ipc(shards, glob=False).select("id", "reason", survivor=pl.col("rule").str.head(16))
     exact = dropped.filter(pl.col("reason") == "exact_duplicate").group_by("survivor").agg(exact=pl.len())
     # A near-duplicate may itself have been the best of several exact copies.
     near = dropped.filter(pl.col("reason") == "near_duplicate").join(exact, left_on="id", right_on="survivor", how="left")
@@ -359,7 +359,7 @@ def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[
             times[document] = reached[-1]
     found = []
     for shard in shards:
-        ids = pl.scan_ipc(shard).select("id").collect()["id"].to_list()
+        ids = pl.scan_ipc(shard, glob=False).select("id").collect()["id"].to_list()
         found.append([one for one in ids if one in times])
     # Which of several documents with one id had the copies is unknown.
     documents = Counter(one for ids in found for one in ids)

@@ -63,7 +63,7 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
         listed = list(predicted.items())[: found.get("listed") or _LISTED_PREDICTIONS]
         rows.append([gold, count(total), percent(right / total), ", ".join(f"{name} {count(n)}" for name, n in listed)])
     header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
-    title = f"{benchmark.title}: what is predicted for each gold label, {cell.system}, seed {cell.seed}"
+    title = f"{benchmark.title}: predictions by gold label, {cell.system}, seed {cell.seed}"
     blocks: list[Block] = [Table(title, header, rows, frozenset({1, 2}), prose=frozenset({3}))]
     task = tasks.load(benchmark.cells[0].spec["task"])
     if task.about_labels:

@@ -134,13 +134,15 @@ def _finetuning(benchmark: Benchmark) -> Iterator[Figure]:
 
 def _drawn(benchmark: Benchmark, systems: Sequence[str], part: str) -> Figure:
     series = []
-    for style, system in enumerate(systems, start=1):
+    of_inits = {system: COLOUR_OF_INIT[system] for system in systems if system in COLOUR_OF_INIT}
+    others = (style for style in range(1, charts.STYLES + 1) if style not in of_inits.values())
+    for system in systems:
         per_epoch: dict[int, list[float]] = {}
         for cell in benchmark.of(system):
             for record in cell.metrics.get("epochs", []):
                 per_epoch.setdefault(record["epoch"], []).append(record[benchmark.metric])
         points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
-        series.append(charts.Line(system, points, COLOUR_OF_INIT.get(system, style)))
+        series.append(charts.Line(system, points, of_inits.get(system) or next(others)))
     name = f"{benchmark.title}: {benchmark.metric_title} on dev"
     undefined = {
         cell.system

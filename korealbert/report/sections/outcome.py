@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress, product
+from itertools import product
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -406,7 +406,7 @@ _SETTINGS = (
     "encoder_dropout",
     "whiten",
 )
-"""Settings of fine-tuning; those that no run has set are left out of the table."""
+"""Settings of fine-tuning. A report has no empty columns, so those that no run has set are left out."""
 
 _IN_STEPS = {"epochs": "steps", "warmup_ratio": "warmup_steps"}
 """Settings that another one replaces."""
@@ -431,10 +431,9 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
             heads = dict.fromkeys(benchmark.head_of(system) or "own" for system in systems)
             rows.append([whose, *sizes, *values, ", ".join(heads)])
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS), "Head"]
-    shown = [any(row[place] not in ("own", MISSING) for row in rows) for place in range(len(header))]
-    header, *rows = (list(compress(row, shown)) for row in (header, *rows))
-    numbers = frozenset(range(1, len(header) - shown[-1]))
-    return Table("Examples and settings, the same for every seed", header, rows, numbers)
+    if all(row[-1] == "own" for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table("Examples and settings, the same for every seed", header, rows, frozenset(range(1, len(_SETTINGS) + 4)))
 
 
 def _setting(known: Mapping[str, Any], name: str) -> str:

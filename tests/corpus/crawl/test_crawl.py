@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from korealbert.inspection import look
+from korealbert.recipe import registry
 from tests.corpus.crawl import hostile
 from tests.corpus.crawl.crawling import Crawled, crawl
 from tests.corpus.crawl.hostile import HOSTILE, INWARD, good, paragraphs
@@ -87,6 +88,9 @@ def test_people_can_look_into_it(crawled: tuple[Crawled, Site]) -> None:
     assert len(list(look.urls(artifact, None))) == len(crawled[0].log)
     with pytest.raises(ValueError, match=r"no URL was 'private'; outcomes: .*private_address"):
         list(look.urls(artifact, "private"))
+    for option, chosen in (("--id", look.Selection(wanted="0")), ("--diff", look.Selection(diff=True))):
+        with pytest.raises(ValueError, match=f"{option} is for documents, and a crawl has URLs; leave it out"):
+            list(look.items(artifact, chosen, shows=registry.shows("crawl"), limit=1))
 
 
 def test_only_what_extraction_needs_is_left(crawled: tuple[Crawled, Site]) -> None:

@@ -18,6 +18,7 @@ from korealbert.finetune.scores import ensemble
 from korealbert.finetune.stage import EVIDENCE
 from korealbert.finetune.task import Encoded, Example, Feature, Spans
 from korealbert.finetune.task_types.questions import Question, Window, best_span, best_spans
+from tests.finetune.toml_benchmarks import REVIEWS, Bench
 from tests.report.conftest import made
 
 LINES = "id\tdocument\tlabel\n" + "".join(f"{n}\t문장 {n}\t{n % 2}\n" for n in range(4))
@@ -80,14 +81,14 @@ def test_a_single_model_agrees_with_itself() -> None:
         assert [task.joint_prediction(e, [one]) for e, one in zip(examples, evidence, strict=True)] == alone
 
 
-def cell(directory: Path, name: str, dev: float, rows: list[list[float]]) -> Artifact:
+def cell(directory: Path, name: str, dev: float, rows: list[list[float]], task: str = "nsmc") -> Artifact:
     def write(out: Path) -> None:
         (out / "metrics.json").write_text(json.dumps({"dev": {"accuracy": dev}, "selected_by": "accuracy"}))
         schema = pa.schema([("id", pa.string()), ("evidence", pa.list_(pa.float64()))])
         with TableWriter(out / EVIDENCE, schema) as table:
             for number, row in enumerate(rows):
                 table.append((str(number), row))
-        schema = pa.schema([("id", pa.string()), ("gold", pa.int64()), ("pred", pa.int64())], metadata={"task": "nsmc"})
+        schema = pa.schema([("id", pa.string()), ("gold", pa.int64()), ("pred", pa.int64())], metadata={"task": task})
         with TableWriter(out / "predictions.arrow", schema) as table:
             for number, _ in enumerate(rows):
                 table.append((str(number), number % 2, 0))
@@ -123,6 +124,21 @@ def test_the_best_on_dev_answer_and_their_scores_are_the_tasks(tmp_path: Path) -
     with pytest.raises(ValueError, match="for '0' they were made beside the gold value 0, the gold file has 1"):
         file.write_text(LINES.replace("0\t문장 0\t0", "0\t문장 0\t1"), "utf-8")
         ensemble.run(spec, cells, out, Runtime())
+
+
+def test_an_ensemble_of_a_benchmark_of_a_toml_file_has_its_name(bench: Bench, tmp_path: Path) -> None:
+    rows = "".join(f"{n}\t문장 {n}\t{n % 2}\n" for n in range(4))
+    file, toml = bench.write(f"number\treview\tstars\n{rows}", "test.tsv"), bench.write(REVIEWS)
+    spec = ensemble.EnsembleSpec.model_validate({"task": str(toml), "train": str(file), "test": str(file)})
+    evidence = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]]
+    cells = {f"a/{n}": cell(tmp_path / "store", f"a-{n}", 90.0 - n, evidence, "mine") for n in (1, 2)}
+    out = tmp_path / "out"
+    out.mkdir()
+    ensemble.run(spec, cells, out, Runtime())
+    found = json.loads((out / "metrics.json").read_text())
+    assert (found["task"], found["title"], found["metric"], found["examples_test"]) == ("mine", "Mine", "macro_f1", 4)
+    with pytest.raises(ValueError, match="2 runs of mine cannot make an ensemble of 3"):
+        ensemble.run(spec.model_copy(update={"members": 3}), cells, out, Runtime())
 
 
 def test_what_the_official_script_prints_as_nan_is_undefined_of_an_ensemble_too(tmp_path: Path) -> None:
