@@ -202,7 +202,9 @@ def _map_in_processes(
                 with suppress(Exception):  # The first error is the one to tell.
                     _record_done(flying, record)
             if isinstance(error, BrokenProcessPool):
-                remedy = "most often because memory ran out: run again with fewer workers (--workers); finished shards stay done"
+                remedy = (
+                    "most often because memory ran out: run again with fewer workers (--workers); finished shards stay done"
+                )
                 raise BrokenProcessPool(f"one of {workers} worker processes was killed, {remedy}") from error
             raise
 

@@ -60,9 +60,7 @@ class Cluster:
         assert options["max_retries"] > 0
         return lambda function: SimpleNamespace(remote=lambda *arguments: (function, *arguments))
 
-    def wait(
-        self, references: list[Any], *, num_returns: int, timeout: float | None = None
-    ) -> tuple[list[Any], list[Any]]:
+    def wait(self, references: list[Any], *, num_returns: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
         if timeout == 0:  # Which are finished already?
             return [each for each in references if each[3] in self.finished], []
         self.in_flight = max(self.in_flight, len(references))

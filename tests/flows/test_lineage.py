@@ -214,7 +214,9 @@ def test_an_input_that_vanishes_changes_neither_the_end_of_a_stage_nor_its_event
     raw, store, file = tmp_path / "news.jsonl", tmp_path / "store", tmp_path / "events.jsonl"
     content = (sample_dir / "news.jsonl").read_bytes()
     raw.write_bytes(content)
-    (node,) = recipes.until(recipes.graph(recipes.load(TINY, overrides={"extract.news.paths": [str(raw)]})), "extract/news").values()
+    (node,) = recipes.until(
+        recipes.graph(recipes.load(TINY, overrides={"extract.news.paths": [str(raw)]})), "extract/news"
+    ).values()
     lineage, job = Lineage(str(file), "tiny"), Job(node.stage, node.spec, {}, node.label, rerun=False)
     lost = lineage.of_stage(job, store)
     lost.start()

@@ -43,9 +43,8 @@ def test_set_changes_a_field_for_one_run(tmp_path: Path) -> None:
         (["--set", "vocab.size=many"], "'size'"),
         (["--set", ".=1"], "dotted name"),
         (["--set", "clean=false"], "write [clean.NAME], one table per clean"),
-        (["--set", 'extract="x"'], "write [extract.NAME], one table per extract"),
-        (["--set", "pretrain=3"], "[pretrain] must be a table, it is a int"),
-        (["--set", 'finetune.nsmc="x"'], "x"),
+        (["--set", 'extract="x"', "--set", "fetch.news=3"], "write [fetch.NAME], one table per fetch"),
+        (["--set", 'pretrain.model="x"'], "[pretrain], field 'model': Input should be an object (it is 'x')"),
         (["--from", "vocub"], "did you mean 'vocab'"),
     ],
 )
@@ -64,5 +63,7 @@ def test_a_damaged_manifest_is_planned_stale_beside_what_was_built_from_it(tmp_p
     extract, clean = prepared.planned
     assert (extract.status, clean.status) == ("stale", "cached") and "not a whole manifest" in extract.reasons[0]
     again = build_all(prepared.nodes, Runtime(store=store.root, workers=1))
-    assert {label: one.output_digest for label, one in again.items()} == {label: one.output_digest for label, one in built.items()}
+    assert {label: one.output_digest for label, one in again.items()} == {
+        label: one.output_digest for label, one in built.items()
+    }
     assert [stage.status for stage in recipes.prepare(TINY, store, until="clean/news").planned] == ["cached", "cached"]
