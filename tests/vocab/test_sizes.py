@@ -39,6 +39,9 @@ def test_the_chosen_vocabulary_is_found_where_it_has_fewer_pieces_than_were_aske
     assert stats["chosen"] == {"model_type": "bpe", "pieces": vocab.stats["pieces"]} != {"model_type": "bpe", "pieces": 9_000}
     (own,) = [each for each in stats["vocabularies"] if {**each, **stats["chosen"]} == each]
     assert own["sha256"] == vocab.stats["sha256"]
+    others = VocabSizesSpec(sizes=(220,), model_types=("unigram",))
+    apart = build(STAGE, others, {"documents": texts, "vocab": vocab}, runtime).artifact.stats
+    assert apart["chosen"] == stats["chosen"], "also if its kind is not compared"
 
 
 def test_a_size_that_the_corpus_cannot_give_is_named(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
