@@ -242,7 +242,7 @@ class StageEvents:
         try:
             self._known = inputs, place = self._known or self._read()
             output = _dataset(place) if built is None else _of_built(built)
-        except (OSError, ArtifactError) as error:  # An input vanished or is damaged, as the stage itself will find.
+        except (OSError, ValueError, ArtifactError) as error:  # An input vanished, changes or is damaged; the stage tells it.
             log.warning("lineage: no %s event of %s (%s)", kind, label, error)
             return
         parent = {"run": {"runId": lineage.run_id}, "job": {"namespace": lineage.namespace, "name": lineage.recipe}}

@@ -329,10 +329,11 @@ def import_(
     with clear_errors():
         if str(source) != _STDIO and not source.is_file():
             raise ValueError(f"{source}: no such file; name an archive that `korealbert export` wrote")
+        target = Store(store).make()
         stream: IO[bytes]
         with nullcontext(sys.stdin.buffer) if str(source) == _STDIO else source.open("rb") as stream:
             try:
-                imported = archive.import_archive(Store(store).make(), stream)
+                imported = archive.import_archive(target, stream)
             except ArtifactError as error:
                 raise ArtifactError(f"{source}: {error}") from None
         for name, new in imported.items():

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 _LISTENS = "0A"
 """Code of the listening state in Linux's socket tables."""
+_SOCKET_TABLES = Path("/proc/net")
+"""Where Linux has its socket tables, ``tcp`` and ``tcp6``."""
 
 
 def other_owner(url: str) -> str | None:
@@ -41,7 +43,7 @@ def other_owner(url: str) -> str | None:
 
 def _listening(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int]]:
     """Yield address and user of each socket that listens on a port."""
-    for table in Path("/proc/net").glob("tcp*"):  # A kernel without IPv6 has no tcp6.
+    for table in _SOCKET_TABLES.glob("tcp*"):  # A kernel without IPv6 has no tcp6.
         for line in table.read_text("ascii").splitlines()[1:]:
             _, local, _, state, _, _, _, uid, *_ = line.split()
             address, _, number = local.partition(":")

@@ -65,6 +65,11 @@ def _map_on_ray(
         while flying:
             _collect_from_ray(ray, flying, record)
     except BaseException:
+        with suppress(Exception):  # The first error is the one to tell.
+            done, _ = ray.wait([*flying], num_returns=len(flying), timeout=0)
+            for reference in done:
+                with suppress(Exception):
+                    _record_from_ray(ray, reference, flying, record)
         for reference in flying:
             ray.cancel(reference, force=True)
         raise
@@ -78,6 +83,10 @@ def _job(function: Callable[..., Any], job: Any, index: int, out_dir: Path) -> A
 
 def _collect_from_ray(ray: Any, flying: dict[Any, int], record: Callable[..., None]) -> None:
     [reference], _ = ray.wait(list(flying), num_returns=1)
+    _record_from_ray(ray, reference, flying, record)
+
+
+def _record_from_ray(ray: Any, reference: Any, flying: dict[Any, int], record: Callable[..., None]) -> None:
     index = flying.pop(reference)
     try:
         finished = ray.get(reference)
@@ -187,23 +196,32 @@ def _map_in_processes(
                     _collect(flying, record)
             while flying:
                 _collect(flying, record)
-        except BrokenProcessPool as error:
-            remedy = "most often because memory ran out: run again with fewer workers (--workers); finished shards stay done"
-            raise BrokenProcessPool(f"one of {workers} worker processes was killed, {remedy}") from error
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=True, cancel_futures=True)
-            with suppress(Exception):  # The first error is the one to tell.
-                _collect(flying, record)
+            while flying:  # All are finished, failed or cancelled.
+                with suppress(Exception):  # The first error is the one to tell.
+                    _record_done(flying, record)
+            if isinstance(error, BrokenProcessPool):
+                remedy = (
+                    "most often because memory ran out: run again with fewer workers (--workers); finished shards stay done"
+                )
+                raise BrokenProcessPool(f"one of {workers} worker processes was killed, {remedy}") from error
             raise
 
 
 def _collect(flying: dict[Future[_Finished], int], record: Callable[[int, _Finished], None]) -> None:
-    """Wait for a job and record all that are done. Then raise the error of the first one that failed."""
     wait(flying, return_when=FIRST_COMPLETED)
-    done = {future: flying.pop(future) for future in [*flying] if future.done()}
-    failed = [future for future in done if future.cancelled() or future.exception() is not None]
-    for future, index in done.items():
-        if future not in failed:
+    _record_done(flying, record)
+
+
+def _record_done(flying: dict[Future[_Finished], int], record: Callable[[int, _Finished], None]) -> None:
+    """Record all jobs that are done. Then raise the error of the first one that failed."""
+    failed = []
+    for future in [future for future in flying if future.done()]:
+        index = flying.pop(future)
+        if future.cancelled() or future.exception() is not None:
+            failed.append(future)
+        else:
             record(index, future.result())
     if failed:
         failed[0].result()

@@ -392,7 +392,7 @@ def _batch_sizes(spec: Mapping[str, Any], steps: int) -> str:
     if long:
         begins.append(long["from_step"])
         sizes.append(long.get("global_batch_size") or spec["global_batch_size"])
-    reached = [size for begin, size in zip(begins, sizes, strict=True) if begin < steps]
+    reached = [size for begin, end, size in zip(begins, [*begins[1:], steps], sizes, strict=True) if begin < min(end, steps)]
     return " to ".join(dict.fromkeys(map(_number, (min(reached), max(reached)))))
 
 

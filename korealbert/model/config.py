@@ -304,7 +304,8 @@ class ModernConfig(ModernSpec):
 
 
 def _variant(value: Any) -> str:
-    return MODERN if "architecture" in (value if isinstance(value, dict) else type(value).model_fields) else POST_NORM
+    fields = value if isinstance(value, dict) else getattr(type(value), "model_fields", ())
+    return MODERN if "architecture" in fields else POST_NORM
 
 
 POST_NORM, MODERN = "post_norm", "modern"

@@ -172,10 +172,13 @@ class PretrainSpec(Spec):
             raise ValueError(
                 f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}; sort or change them"
             )
-        for batch, micro_batch in self.batches:
+        for step in self._begins:
+            batch, micro_batch = self.batch_at(step), self.micro_batch_at(step)
             if batch % micro_batch:
+                of_long = self.long is not None and self.is_long(step) and self.long.micro_batch_size is not None
                 raise ValueError(
-                    f"micro_batch_size = {micro_batch} does not divide {self._field_of(batch)} = {batch}; change one of them"
+                    f"{'long.' if of_long else ''}micro_batch_size = {micro_batch} does not divide {self._field_at(step)} = "
+                    f"{batch}; change one of them"
                 )
         self._check_long()
         if self.dropout_until_step is not None and self.dropout_until_step >= self.steps:
@@ -269,8 +272,12 @@ class PretrainSpec(Spec):
     @property
     def batches(self) -> tuple[tuple[int, int], ...]:
         """All pairs of global batch size and micro-batch size, in the order of the steps."""
-        ends = [0, *(phase.until_step for phase in self.batch_warmup), *([self.long.from_step] if self.long else [])]
-        return tuple((self.batch_at(step), self.micro_batch_at(step)) for step in ends)
+        return tuple((self.batch_at(step), self.micro_batch_at(step)) for step in self._begins)
+
+    @property
+    def _begins(self) -> list[int]:
+        """The steps (from 0) at which the batches may change."""
+        return [0, *(phase.until_step for phase in self.batch_warmup), *([self.long.from_step] if self.long else [])]
 
     def is_long(self, step: int) -> bool:
         """Return whether a step (from 0) uses long sequences."""
@@ -318,13 +325,15 @@ class PretrainSpec(Spec):
         return size, share // size
 
     def _field_of(self, batch: int) -> str:
-        """Return the name of the field that sets this global batch size."""
-        if batch == self.global_batch_size:
-            return "global_batch_size"
-        if self.long is not None and batch == self.long.global_batch_size:
-            return "long.global_batch_size"
-        number = next((n for n, phase in enumerate(self.batch_warmup) if phase.global_batch_size == batch), None)
-        return "the batch" if number is None else f"batch_warmup.{number}.global_batch_size"
+        """Return the name of a field that sets this global batch size."""
+        return next((self._field_at(step) for step in self._begins if self.batch_at(step) == batch), "the batch")
+
+    def _field_at(self, step: int) -> str:
+        """Return the name of the field that sets the global batch size of a step (from 0)."""
+        if self.long is not None and self.is_long(step):
+            return "long.global_batch_size" if self.long.global_batch_size is not None else "global_batch_size"
+        number = next((n for n, phase in enumerate(self.batch_warmup) if step < phase.until_step), None)
+        return "global_batch_size" if number is None else f"batch_warmup.{number}.global_batch_size"
 
     def config_for(self, *, vocab_size: int, sequence_length: int, initial: AnyConfig | None = None) -> AnyConfig:
         """Return the complete model for this data; ``initial`` is the shape of the weights that the run starts from.

@@ -101,11 +101,11 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
     alone = runtime.model_copy(update={"workers": 1})
     facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train")
     runtime.report(Progress(len(trials), len(trials), "vocabularies"))
-    asked = [(trial.spec.model_type, trial.spec.size) for trial in trials]
-    own = facts[asked.index((chosen.model_type, chosen.size))]  # It may have fewer pieces than were asked for (`at_most`).
-    return VocabSizesStats.of(
-        {"vocabularies": facts, "chosen": {name: own[name] for name in _Chosen.model_fields}, **sample.counts}
-    )
+    # It may have fewer pieces than were asked for (`at_most`), and is trained here only if its kind is asked for.
+    pieces = {(trial.spec.model_type, trial.spec.size): fact["pieces"] for trial, fact in zip(trials, facts, strict=True)}
+    own = pieces.get((chosen.model_type, chosen.size), inputs["vocab"].stats["pieces"])
+    described = {"model_type": chosen.model_type, "pieces": own}
+    return VocabSizesStats.of({"vocabularies": facts, "chosen": described, **sample.counts})
 
 
 def _train(trial: _Trial, index: int, out_dir: Path) -> dict[str, Any]:

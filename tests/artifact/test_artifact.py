@@ -384,3 +384,24 @@ def killed(job: int, index: int, out_dir: Path) -> dict[str, Any]:
 def test_a_killed_worker_process_is_an_error_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(BrokenProcessPool, match=r"one of 2 worker processes was killed, .* with fewer workers \(--workers\)"):
         map_shards(killed, range(2), out_dir=tmp_path, runtime=Runtime(store=tmp_path, workers=2), step="killed")
+
+
+def first_fails_once(job: int, index: int, out_dir: Path) -> dict[str, Any]:
+    with (out_dir / ".begun").open("a") as log:
+        log.write(f"{index}\n")
+    failed = out_dir / ".failed"
+    if index == 0 and not failed.exists():
+        failed.touch()
+        raise ValueError("bad record in line 7")
+    while not failed.exists():
+        time.sleep(0.01)
+    time.sleep(0.2)  # The other process reports its error meanwhile.
+    return double(job, index, out_dir)
+
+
+def test_jobs_that_were_running_when_another_failed_are_not_run_again(tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path, workers=2)
+    with pytest.raises(ValueError, match="bad record in line 7"):
+        map_shards(first_fails_once, range(3), out_dir=tmp_path, runtime=runtime, step="work")
+    assert len(map_shards(first_fails_once, range(3), out_dir=tmp_path, runtime=runtime, step="work")) == 3
+    assert sorted((tmp_path / ".begun").read_text().split()) == ["0", "0", "1", "2"]

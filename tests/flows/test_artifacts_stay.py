@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from korealbert.artifact.maintenance import archive
 from korealbert.flows.cli import app
 from korealbert.flows.lineage import Lineage
 from tests.report.conftest import made
@@ -21,14 +22,17 @@ from tests.report.conftest import made
         ("export-curves", "NAME", "OUT"),
         ("inspect", "NAME", "--html", "OUT"),
         ("diff", "NAME", "NAME", "--html", "OUT"),
+        ("import", "TAR", "--store", "OUT"),
     ],
 )
 def test_a_command_that_writes_where_it_is_told_leaves_artifacts_alone(command: tuple[str, ...], tmp_path: Path) -> None:
     named, other = made(tmp_path / "store", "export", {}), made(tmp_path / "store", "dedup", {})
     before = sorted(other.path.rglob("*"))
-    words = {"OUT": str(other.path / "new/deeper"), "NAME": named.name}
+    with (tmp_path / "named.tar").open("wb") as stream:
+        archive.export(named, stream)
+    words = {"OUT": str(other.path / "new/deeper"), "NAME": named.name, "TAR": str(tmp_path / "named.tar")}
     arguments = [words.get(word, word) for word in command]
-    store = () if command[0] == "new" else ("--store", str(tmp_path / "store"))
+    store = () if command[0] in ("new", "import") else ("--store", str(tmp_path / "store"))
     done = CliRunner().invoke(app, [*arguments, *store])
     assert done.exit_code == 2 and "is the directory of an artifact" in done.output, done.output
     assert sorted(other.path.rglob("*")) == before

@@ -206,3 +206,31 @@ def test_events_may_go_to_an_output_that_is_a_file_with_other_lines(tmp_path: Pa
         file.flush()
         Lineage(f"/dev/fd/{file.fileno()}").send("START", "run", "job", "RUN")
     assert len(output.read_text("utf-8").splitlines()) == 2
+
+
+def test_an_input_that_vanishes_changes_neither_the_end_of_a_stage_nor_its_events(
+    sample_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw, store, file = tmp_path / "news.jsonl", tmp_path / "store", tmp_path / "events.jsonl"
+    content = (sample_dir / "news.jsonl").read_bytes()
+    raw.write_bytes(content)
+    (node,) = recipes.until(
+        recipes.graph(recipes.load(TINY, overrides={"extract.news.paths": [str(raw)]})), "extract/news"
+    ).values()
+    lineage, job = Lineage(str(file), "tiny"), Job(node.stage, node.spec, {}, node.label, rerun=False)
+    lost = lineage.of_stage(job, store)
+    lost.start()
+    raw.unlink()
+    lost.fail(ValueError("no such rule"))
+    lineage.of_stage(job, store).fail(ValueError("the file is gone"))
+    assert caplog.text.count("lineage: no ") == 2, "neither START nor FAIL can name what would be written"
+    raw.write_bytes(content)
+    built = lineage.of_stage(job, store)
+    built.start()
+    done = build(node.stage, node.spec, {}, Runtime(store=store, workers=1), label=node.label)
+    raw.unlink()
+    built.complete(done)
+    events = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert [event["eventType"] for event in events] == ["START", "FAIL", "START", "COMPLETE"]
+    assert {event["outputs"][0]["name"] for event in events} == {str(done.artifact.path)}
+    assert {event["inputs"][0]["name"] for event in events} == {str(raw)}

@@ -38,6 +38,7 @@ class AnySpec(Spec):
     license: str = ""
     title: str = ""
     sentence_task: str = "sop"
+    sequence_length: int = 8
     word_order: dict[str, float] = Field(default={"portion": 0.3})
 
 
@@ -67,6 +68,9 @@ def write_model(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runt
         for parameter in model.parameters():
             parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
     save_file(model.state_dict(), out_dir / "model.safetensors")
+    for step in spec.snapshots:
+        (out_dir / "snapshots").mkdir(exist_ok=True)
+        save_file(model.state_dict(), out_dir / "snapshots" / f"step-{step:08d}.safetensors")
     (out_dir / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
     scored = {"split": "heldout", "step": 5, "tokens": 61_111, "mlm_accuracy": 0.1234}
     (out_dir / "metrics.jsonl").write_text(json.dumps(scored) + "\n")
@@ -96,12 +100,16 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     examples = ancestor(store, "examples", packed, {"documents": unique, "vocab": vocab})
 
     def make(
-        bow_weight: float = 0.0, noise: Mapping[str, Any] | None = None, **architecture: Any
+        bow_weight: float = 0.0,
+        noise: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+        **architecture: Any,
     ) -> tuple[dict[str, Artifact], PretrainingModel]:
         tiny = {"hidden_size": 32, "num_heads": 4, "num_layers": 3, "max_positions": 32, **architecture}
         if "architecture" not in tiny:
             tiny.setdefault("embedding_size", 16)
-        spec = PretrainSpec(steps=10, model=tiny, sop_weight=float(tiny.get("pooler", True)), bow_weight=bow_weight)
+        sop_weight = float(tiny.get("pooler", True))
+        spec = PretrainSpec(steps=10, model=tiny, sop_weight=sop_weight, bow_weight=bow_weight, **(training or {}))
         parents = {"examples": examples, "vocab": vocab}
         views = ancestor(store, "views", {"views": 3, "mlm_rate": 0.149}, parents, **(noise or {}))
         inputs = {**parents, "views": views}

@@ -19,10 +19,12 @@ from transformers import (
 )
 
 from korealbert.artifact import Runtime, build
+from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.huggingface.export import ANSWERS, STAGE, ExportSpec, ExportStats
 from korealbert.huggingface.fill import _piece, fill
 from korealbert.recipe.registry import REPORT
+from korealbert.report import hub_upload
 from korealbert.report.stage import ReportSpec
 from korealbert.vocab.morphemes import write_analyser
 from korealbert.vocab.tokenizer import Vocabulary
@@ -117,6 +119,50 @@ def test_the_same_inputs_give_the_same_bytes(make_model: MakeModel, tmp_path: Pa
     assert len(digests) == 1
 
 
+PHASES = {
+    "snapshots": (5, 8),
+    "batch_warmup": ({"until_step": 3, "global_batch_size": 512},),
+    "long": {"from_step": 5, "global_batch_size": 128},
+}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "length", "updates"),
+    [
+        (5, 8, "5 updates of 512 to 2,048 sequences of 8 tokens"),
+        (8, 16, "8 updates of 128 to 2,048 sequences (shorter ones first, those of 16 tokens from update 5 on)"),
+        (None, 16, "10 updates of 128 to 2,048 sequences (shorter ones first, those of 16 tokens from update 5 on)"),
+    ],
+)
+def test_an_export_takes_inputs_as_long_as_its_weights_have_seen(
+    make_model: MakeModel, tmp_path: Path, snapshot: int | None, length: int, updates: str
+) -> None:
+    inputs, _ = make_model(training=PHASES)
+    artifact = build(STAGE, ExportSpec(snapshot=snapshot), inputs, Runtime(store=tmp_path)).artifact
+    assert artifact.stats["sequence_length"] == length
+    assert json.loads((artifact.path / "tokenizer_config.json").read_text())["model_max_length"] == length
+    assert json.loads((artifact.path / "sentence_bert_config.json").read_text())["max_seq_length"] == length
+    card = (artifact.path / "README.md").read_text("utf-8")
+    assert updates in card and f"Positions {length}–31 were never trained" in card
+
+
+def test_no_batch_size_is_named_that_no_step_had(make_model: MakeModel) -> None:
+    inputs, _ = make_model(training={**PHASES, "batch_warmup": ({"until_step": 5, "global_batch_size": 512},)})
+    facts = ModelFacts.of(inputs["pretrain"], title="t", license="other", snapshot=None)
+    assert "10 updates of 128 to 512 sequences (shorter" in model_card(facts, inputs["pretrain"])
+
+
+def test_a_pushed_snapshot_has_the_held_out_scores_of_its_step(make_model: MakeModel) -> None:
+    inputs, _ = make_model(training={"snapshots": (5,)})
+    runtime, found = Runtime(store=inputs["pretrain"].path.parent), {}
+    for snapshot in (None, 5):
+        exported = build(STAGE, ExportSpec(snapshot=snapshot), inputs, runtime).artifact
+        with hub_upload.prepare_upload([exported], "model") as prepared:
+            found[snapshot] = prepared.measures
+    accuracy = "documents held out of pretraining: masked tokens: accuracy"
+    assert found[5] == [f"{accuracy} 0.1234"] and f"{accuracy} 0.4321" in found[None]
+
+
 UNSHARED = {"share": "none", "embedding_size": 32, "activation": "gelu"}
 
 
@@ -182,6 +228,16 @@ def test_prompts_are_filled_in_and_shown_under_the_reports_note(make_model: Make
     page = build(REPORT, spec, {**inputs, "export": artifact}, runtime).artifact.path / "report.md"
     page_text = page.read_text("utf-8")
     assert page_text.index("Made up") < page_text.index("What the model fills in") < page_text.index("비가 온다.")
+
+
+def test_a_text_longer_than_robertas_positions_leave_room_for_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
+    path, ours = export(make_model, tmp_path, **UNSHARED, pooler=False, position_offset=1, type_vocab_size=1)
+    longest, tokenizer = ours.config.longest_sequence, AutoTokenizer.from_pretrained(path)
+    assert longest < json.loads((path / "config.json").read_text())["max_position_embeddings"]
+    fits = "[MASK]" * (longest - 2)
+    assert len(tokenizer(fits)["input_ids"]) == longest and len(fill(path, [fits], 1)[0]) == longest - 2
+    with pytest.raises(ValueError, match=rf"the text has {longest + 1} pieces, the model takes {longest}; shorten it"):
+        fill(path, [f"{fits}[MASK]"], 1)
 
 
 @pytest.mark.parametrize("prompt", ["가나다", "[MASK] 또 [MASK]"])

@@ -45,6 +45,15 @@ def test_a_run_ends_with_its_budget_and_so_does_its_schedule(alone: Ranks, tmp_p
     assert weights(tmp_path)
 
 
+def test_the_minutes_that_are_left_are_those_of_the_budget(alone: Ranks, tmp_path: Path) -> None:
+    reported: dict[int, float] = {}
+    run = timed(tmp_path, alone, stop_after_seconds=80.0, log_every=4)
+    run.spec = run.spec.model_copy(update={"steps": 10**9})  # They would take weeks.
+    run.report = lambda step, metrics: reported.update({step: metrics["minutes_left"]} if "minutes_left" in metrics else {})
+    run.run()
+    assert reported == {4: pytest.approx(50 / 60), 8: pytest.approx(10 / 60), 9: 0.0}
+
+
 def test_steps_that_end_before_the_budget_end_the_run(alone: Ranks, tmp_path: Path) -> None:
     plain, timed_ = tmp_path / "plain", tmp_path / "timed"
     trainer(spec(), plain, alone).run()

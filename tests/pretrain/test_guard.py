@@ -296,7 +296,10 @@ def test_a_run_whose_batches_grow_makes_every_update_and_resumes_to_the_same_byt
 @pytest.mark.parametrize(
     ("phases", "message"),
     [
-        ([{"until_step": 2, "global_batch_size": 6}], r"micro_batch_size = 4 does not divide global_batch_size = 6"),
+        (
+            [{"until_step": 2, "global_batch_size": 6}],
+            r"micro_batch_size = 4 does not divide batch_warmup\.0\.global_batch_size = 6",
+        ),
         ([{"until_step": 6, "global_batch_size": 4}], r"batch_warmup ends at steps \[6\]: .* before steps = 6"),
         (
             [{"until_step": 3, "global_batch_size": 4}, {"until_step": 2, "global_batch_size": 8}],

@@ -108,6 +108,19 @@ def test_a_damaged_snapshot_of_a_stopped_run_is_made_again(
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
 
 
+def test_a_damaged_snapshot_sends_a_stopped_run_back_to_the_newest_checkpoint_before_it(alone: Ranks, tmp_path: Path) -> None:
+    run_spec, name = spec(snapshots=(2, 5)), "snapshots/step-00000005.safetensors"
+    trainer(run_spec, tmp_path / "straight", alone).run()
+    with pytest.raises(Stopped):
+        trainer(run_spec, tmp_path / "stopped", alone, stop_after=5).run()
+    (tmp_path / "stopped" / name).write_bytes(b"")
+    resumed = trainer(run_spec, tmp_path / "stopped", alone)
+    assert resumed.resumed_from == 4
+    resumed.run()
+    assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
 @pytest.mark.parametrize("steps", [(3, 2), (0,), (7,), (2, 2)])
 def test_snapshots_must_be_steps_of_the_run(steps: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="snapshots"):
@@ -134,6 +147,16 @@ def test_weights_of_another_model_are_refused_by_name(first: Path, tmp_path: Pat
     (tmp_path / "model.safetensors").write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"model\.safetensors: no initial weights"):
         load_initial(PretrainingModel(config()), tmp_path)
+
+
+def test_a_word_order_head_for_rows_of_another_length_starts_afresh(first: Path) -> None:
+    given = weights(first)
+    longer = PretrainingModel(config(max_positions=16, word_order_classes=33))
+    fresh = longer.state_dict()["wop.weight"].clone()
+    load_initial(longer, first)
+    state = longer.state_dict()
+    assert given["wop.weight"].shape != fresh.shape and torch.equal(state["wop.weight"], fresh)
+    assert all(torch.equal(state[name], tensor) for name, tensor in given.items() if not name.startswith("wop."))
 
 
 def test_spec_data_and_weights_must_fit() -> None:

@@ -106,6 +106,8 @@ def rows(length: int = 16, vocab_size: int = 40) -> Rows:
         ({"long": LONG}, {}, rows(), rows(32, vocab_size=50), "packed with 50 pieces, but the model has 40"),
         ({"long": LONG}, {"word_order_classes": 16}, rows(), rows(32), "word_order_classes = 16, .* 32 tokens long"),
         ({}, {"max_positions": 8, "word_order_classes": 8}, rows(), None, "16 tokens long, but max_positions = 8"),
+        ({}, {"max_positions": 16, "word_order_classes": 33}, rows(), None, "word_order_classes = 33, .* a class per position"),
+        ({"wop_target": "offset", "wop_reach": 4}, {"word_order_classes": 16}, rows(), None, "16, .* a class per offset"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_naming_both_sides(

@@ -82,7 +82,18 @@ from korealbert.pretrain.stage import check_runtime
         ),
         (
             {"long": {"from_step": 5, "global_batch_size": 48, "micro_batch_size": 32}},
-            "micro_batch_size = 32 does not divide global_batch_size = 48",
+            r"long\.micro_batch_size = 32 does not divide long\.global_batch_size = 48; change one of them",
+        ),
+        (
+            {"long": {"from_step": 5, "micro_batch_size": 24}},
+            r"long\.micro_batch_size = 24 does not divide global_batch_size = 2048",
+        ),
+        (
+            {
+                "batch_warmup": [{"until_step": 2, "global_batch_size": 64}, {"until_step": 4, "global_batch_size": 48}],
+                "long": {"from_step": 5, "global_batch_size": 48, "micro_batch_size": 16},
+            },
+            r"\n  Value error, micro_batch_size = 32 does not divide batch_warmup\.1\.global_batch_size = 48",
         ),
         ({"rtd": {"weight": 20}}, r"\[rtd\] belongs to objective = 'rtd', but objective = 'mlm'"),
         ({"objective": "rtd"}, "model.pooler = true, but objective = 'rtd' trains none"),
@@ -116,6 +127,14 @@ def test_sequences_longer_than_the_position_table_are_refused() -> None:
 def test_the_word_order_head_has_a_class_per_position_and_goes_with_its_loss() -> None:
     assert PretrainSpec(steps=10).config_for(vocab_size=100, sequence_length=128).word_order_classes == 128
     assert PretrainSpec(steps=10, wop_weight=0).config_for(vocab_size=100, sequence_length=128).word_order_classes == 0
+
+
+def test_offsets_may_reach_further_than_a_model_has_positions() -> None:
+    offsets = PretrainSpec(steps=10, wop_target="offset", wop_reach=16, model={"max_positions": 16})
+    config = offsets.config_for(vocab_size=100, sequence_length=16)
+    assert (config.word_order_classes, config.longest_sequence) == (33, 16)
+    with pytest.raises(ValueError, match=r"17 tokens long, but max_positions = 16"):
+        offsets.config_for(vocab_size=100, sequence_length=17)
 
 
 @pytest.mark.parametrize(

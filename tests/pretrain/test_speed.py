@@ -20,6 +20,7 @@ def test_rates_follow_from_counts_and_seconds() -> None:
         "model_flops_utilization": 0.2,
         "minutes_left": 1.0,
     }
+    assert speed.metrics(steps_left=30, seconds_left=15.0)["minutes_left"] == 0.25, "the time budget ends the run before"
     assert Speed(1_000.0).metrics(3) == {}
 
 

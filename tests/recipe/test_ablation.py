@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -304,6 +305,20 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
 def test_errors_name_file_cell_and_field(editable: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         recipes.load_ablation(edit(editable, old, new))
+
+
+@pytest.mark.parametrize("of_others", ["pretrain.model.max_positions = 128", "pretrain.wop_target = 'position'"])
+def test_held_out_rows_that_another_cell_cannot_read_are_refused(editable: Path, of_others: str) -> None:
+    head, *cells = editable.read_text("utf-8").split("[[cells]]\n")
+    long, *short = (
+        f"set.{field}\n{cell}"
+        for field, cell in zip(["examples.sequence_length = 256", of_others, of_others], cells, strict=True)
+    )
+    message = r"\[noise\] scores all cells on the first one's held-out rows of 256 tokens, but .* reads 128; put the cell with"
+    for order in ([long, *short], [*short, long]):
+        editable.write_text("[[cells]]\n".join([head, *order]), "utf-8")
+        with pytest.raises(RecipeError, match=message) if order[0] == long else nullcontext():
+            graph_of(editable)
 
 
 def test_without_columns_there_are_those_of_the_recipe(editable: Path) -> None:

@@ -269,6 +269,42 @@ def test_short_documents_cost_more_than_long_ones_of_the_same_size(tmp_path: Pat
     assert work["short"].units > 10 * work["long"].units
 
 
+def seconds_beyond_the_start(tmp_path: Path, machine: str = "corex2", **tables: dict[str, Any]) -> dict[str, float]:
+    """Return what the stages of the sample with these tables take, without the fixed seconds of their kind."""
+    planned = recipes.prepare(SAMPLE, Store(tmp_path / "store"), machine=machine, overrides=tables).planned
+    fixed = {kind: rate.fixed_seconds for kind, rate in figures().rates.items()}
+    return {
+        stage.label: (stage.cost.seconds or 0.0) - fixed[stage.label.split("/")[0]]
+        for stage in planned
+        if stage.cost and stage.label.startswith(("bi_encoder/", "retrieval/"))
+    }
+
+
+def test_a_bi_encoder_costs_what_its_triples_do(tmp_path: Path) -> None:
+    """One of 500,000 triples once cost the two seconds of an unknown stage."""
+    pairs = {"train": str(SAMPLE.parents[1] / "sample" / "korsts_train.tsv"), "epochs": 100}
+    changes: tuple[dict[str, int], ...] = ({}, {"epochs": 300}, {"max_triples": 10})
+    found = [seconds_beyond_the_start(tmp_path, **{"bi_encoder.nli": pairs | change}) for change in changes]
+    whole, thrice, few = (costs["bi_encoder/nli/pretrained/1"] for costs in found)
+    assert thrice == pytest.approx(3 * whole) and 0 < few < whole
+
+
+def test_a_search_costs_what_the_text_of_its_collection_does(tmp_path: Path) -> None:
+    line = json.dumps({"_id": "1", "title": "", "text": "조용한 마을 " * 60}, ensure_ascii=False) + "\n"
+    for name, number in (("small", 1_000), ("large", 3_000)):
+        (tmp_path / name / "qrels").mkdir(parents=True)
+        (tmp_path / name / "corpus.jsonl").write_text(line * number, "utf-8")
+        for empty in ("queries.jsonl", "qrels/test.tsv"):
+            (tmp_path / name / empty).touch()
+    tables = {f"retrieval.{name}": {"path": str(tmp_path / name)} for name in ("small", "large")}
+    costs, on_eight = (seconds_beyond_the_start(tmp_path, machine, **tables) for machine in ("corex2", "corex8"))
+    for system in ("bm25-morphemes", "pretrained"):
+        assert costs[f"retrieval/large/{system}"] == pytest.approx(3 * costs[f"retrieval/small/{system}"]) != 0
+    assert costs["retrieval/large/bm25-pieces"] == 0
+    assert on_eight["retrieval/large/bm25-morphemes"] == costs["retrieval/large/bm25-morphemes"], "one process analyses"
+    assert on_eight["retrieval/large/pretrained"] < costs["retrieval/large/pretrained"]
+
+
 def test_every_chip_names_its_source_and_every_rate_a_stage() -> None:
     assert all(chip.source for chip in figures().chips.values())
     assert figures().rates.keys() <= registry.by_name().keys()

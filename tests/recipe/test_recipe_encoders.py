@@ -64,6 +64,9 @@ def test_inputs_longer_than_a_model_has_positions_are_refused_by_name(editable: 
         RecipeError, match=r"\[finetune\.nsmc\], field 'max_length': 600 exceeds the 512 positions of \[pretrain\.m"
     ):
         recipes.load(editable, overrides={"finetune.nsmc.max_length": 600})
+    pairs = {"train": "../sample/korsts_train.tsv", "max_length": 600}
+    with pytest.raises(RecipeError, match=r"\[bi_encoder\.nli\], field 'max_length': 600 exceeds the 512 positions of \[pretr"):
+        recipes.load(editable, overrides={"bi_encoder.nli": pairs})
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     editable.write_text(f'{editable.read_text()}\n[encoder.theirs]\npath = "{theirs}"\n')

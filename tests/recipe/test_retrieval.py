@@ -9,6 +9,7 @@ import pytest
 
 from korealbert import recipe as recipes
 from korealbert.recipe import RecipeError
+from korealbert.recipe.reading import load_evaluation
 
 
 @pytest.fixture
@@ -60,9 +61,22 @@ def test_a_collection_is_searched_by_every_system_of_the_recipe(editable: Path, 
     for changed, message in (
         ({"retrieval.toy.path": "none"}, r"\[retrieval\.toy\], field 'path': no such file or directory"),
         ({"retrieval.toy.init": "random"}, r"\[retrieval\.toy\]: field 'init' is set by the recipe itself"),
+        ({"retrieval.toy.max_length": 513}, r"\[retrieval\.toy\], field 'max_length': 513 exceeds the 512 positions of \["),
         ({"retrieval.toy.depht": 3}, r"unknown field 'depht' \(did you mean 'depth'\?\)"),
         ({"bi_encoder.theirs": asked["bi_encoder.nli"]}, r"\[bi_encoder\.theirs\]: another system has this name"),
         ({"bi_encoder.nli.task": "nsmc"}, r"\[bi_encoder\.nli\], field 'task': nsmc has no pairs that entail"),
     ):
         with pytest.raises(RecipeError, match=message):
             recipes.load(editable, overrides=copy.deepcopy(asked) | changed)
+
+
+def test_a_recipe_of_others_encoders_has_no_random_weights_to_search_with(editable: Path, tmp_path: Path) -> None:
+    recipe = editable.with_name("searched.toml")
+    table = f'[encoder.theirs]\nrecipe = "small-sample.toml"\n\n[retrieval.toy]\npath = "{collection(tmp_path / "toy")}"\n'
+    recipe.write_text(table, "utf-8")
+    assert not load_evaluation(recipe).retrieval.bi_encoders
+    for field, value in (("seeds", [4]), ("inits", ["random"])):
+        with pytest.raises(RecipeError, match=rf"\[retrieval\.toy\]: field '{field}' is set by the recipe itself; remove it"):
+            load_evaluation(recipe, overrides={f"retrieval.toy.{field}": value})
+    with pytest.raises(RecipeError, match=r"\[retrieval\.toy\], field 'max_length': 600 exceeds the 512 positions of \[enc"):
+        load_evaluation(recipe, overrides={"retrieval.toy.max_length": 600})

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.vocab.sizes import STAGE, VocabSizesSpec
+from korealbert.vocab.stage import STAGE as VOCAB
+from korealbert.vocab.stage import VocabSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.vocab.conftest import SIZE
 
@@ -27,6 +29,19 @@ def test_every_size_and_kind_is_trained_and_measured_beside_the_chosen_one(
     assert found["unigram", SIZE]["sha256"] == vocab.stats["sha256"], "the sample is that of the vocabulary itself"
     for kind in ("unigram", "bpe"):
         assert found[kind, 220]["characters_per_piece"] < found[kind, SIZE]["characters_per_piece"]
+
+
+def test_the_chosen_vocabulary_is_found_where_it_has_fewer_pieces_than_were_asked_for(tmp_path: Path, texts: Artifact) -> None:
+    runtime = Runtime(store=tmp_path, workers=1)
+    most = VocabSpec(size=9_000, model_type="bpe", at_most=True, training_threads=2)
+    vocab = build(VOCAB, most, {"documents": texts}, runtime).artifact
+    stats = build(STAGE, VocabSizesSpec(sizes=(220,)), {"documents": texts, "vocab": vocab}, runtime).artifact.stats
+    assert stats["chosen"] == {"model_type": "bpe", "pieces": vocab.stats["pieces"]} != {"model_type": "bpe", "pieces": 9_000}
+    (own,) = [each for each in stats["vocabularies"] if {**each, **stats["chosen"]} == each]
+    assert own["sha256"] == vocab.stats["sha256"]
+    others = VocabSizesSpec(sizes=(220,), model_types=("unigram",))
+    apart = build(STAGE, others, {"documents": texts, "vocab": vocab}, runtime).artifact.stats
+    assert apart["chosen"] == stats["chosen"], "also if its kind is not compared"
 
 
 def test_a_size_that_the_corpus_cannot_give_is_named(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:

@@ -237,6 +237,7 @@ def test_the_commands(built: dict[str, Artifact], tmp_path: Path) -> None:
     assert run(app, ["export", "book", file, "--store", store]).exit_code == 2, "never overwrites"
     brought = run(app, ["import", file, "--store", other])
     assert brought.exit_code == 0 and brought.output.count("imported") == 3
+    assert (tmp_path / "other" / ".digests").is_dir(), "as in any store"
     assert run(app, ["verify", "--store", other]).exit_code == 0
     wrong = run(app, ["import", __file__, "--store", other])
     assert wrong.exit_code == 2 and __file__ in wrong.output and "plain tar" in wrong.output

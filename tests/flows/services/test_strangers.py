@@ -22,7 +22,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from korealbert.flows import worker
-from korealbert.flows.services import local_server, topology
+from korealbert.flows.services import local_server, port_owner, topology
 from korealbert.flows.services.local_server import answers, listen, refused, temporary_server
 from korealbert.flows.services.port_owner import other_owner
 from korealbert.flows.services.postgres import Cluster, PostgresMissing, binaries
@@ -108,6 +108,14 @@ def test_who_listens_on_the_very_address_counts() -> None:
             theirs.listen()
         assert other_owner(f"http://127.0.0.1:{port}/api") is None
     assert other_owner("http://example.invalid/api") is None
+
+
+def test_a_kernel_without_ipv6_names_the_owner_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = f"  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {NOBODY} 0 1 1 0 100 0 0 10 0"
+    (tmp_path / "tcp").write_text(f"  sl  local_address rem_address   st\n{entry}\n")
+    monkeypatch.setattr(port_owner, "_SOCKET_TABLES", tmp_path)
+    assert f"uid {NOBODY}" in (other_owner("http://127.0.0.1:8080/api") or "")
+    assert other_owner("http://127.0.0.1:8081/api") is None
 
 
 @as_root
