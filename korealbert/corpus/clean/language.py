@@ -223,10 +223,14 @@ def is_other_than_korean(shares: Mapping[str, float], spec: Language) -> bool:
     return first != "ko" and first in spec.keep
 
 
+_ROUNDING = 1e-9
+"""Error of a sum of shares."""
+
+
 def wrong_language(shares: Mapping[str, float], spec: Language) -> Drop | None:
     """Return the drop ``language``, which names the most frequent language, or None."""
     share = sum(shares.get(language, 0.0) for language in spec.keep)
-    if shares and share >= spec.min_share:
+    if shares and share >= spec.min_share - _ROUNDING:
         return None
     first = next(iter(shares), "no letters")
     return Drop("language", f"{first}: {'+'.join(spec.keep)} {share:.3f} of letters < {spec.min_share}")

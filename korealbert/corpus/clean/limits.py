@@ -76,7 +76,7 @@ class Limits(Spec):
         if not isinstance(table, Mapping):
             return given
         preset = table.get("preset", "news")
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise ValueError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
         own = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items() if name != "preset"}
         return PRESETS[preset] | own

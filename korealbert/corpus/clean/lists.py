@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,7 @@ from korealbert.documents.schema import Drop
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _WORD = re.compile(r"[^\W_]+")
+_SCHEME = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 
 
 def _folded(text: str) -> str:
@@ -71,7 +73,7 @@ class UrlList:
         if not url:
             return None
         try:
-            parts = urlsplit(url if "//" in url else f"//{url}")
+            parts = urlsplit(url if _SCHEME.match(url) else f"//{url}")
             host, path = _host(parts.hostname or ""), unquote(f"{parts.path}?{parts.query}")
         except ValueError:  # an unclosed "[": there is no host
             host, path = "", url
@@ -84,7 +86,7 @@ class UrlList:
                 if re.match(re.escape(beginning) + r"(?![^/?])", _folded(path).lstrip("/")):
                     return Drop("listed_url", f"{name}: {parent}/{beginning}")
         if self._words:
-            for word in _WORD.findall(_folded(f"{host} {path}")):
+            for word in _WORD.findall(_folded(f"{_as_shown(host)} {path}")):
                 if word in self._words:
                     return Drop("listed_url", f"{self._words[word]}: {word}")
         return None
@@ -97,6 +99,14 @@ def _host(host: str) -> str:
         return name.encode("idna").decode() if not name.isascii() else name
     except UnicodeError:
         return name
+
+
+def _as_shown(host: str) -> str:
+    """Return a host with its letters outside ASCII."""
+    try:
+        return host.encode().decode("idna")
+    except UnicodeError:
+        return host
 
 
 class WordList:
@@ -131,16 +141,22 @@ class WordList:
     def found(self, text: str) -> Iterator[tuple[str, str]]:
         """Yield entry and file of each match, at most one for each word of the text."""
         folded = _folded(text)
-        words = _WORD.findall(folded)
+        places = list(_WORD.finditer(folded))
+        words, ends = [place[0] for place in places], [place.end() for place in places]
+        hits: dict[int, tuple[str, str]] = {}
         for index, word in enumerate(words):
             for length in range(1, min(len(word), self._longest) + 1):
                 if hit := next((hit for hit in self._by_first.get(word[:length], ()) if _follows(words, index, hit[0])), None):
-                    yield " ".join(hit[0]), hit[1]
+                    hits[index] = " ".join(hit[0]), hit[1]
                     break
         for pattern, entry, name in self._within:
-            yield from ((entry, name) for _ in pattern.finditer(folded))
+            for found in pattern.finditer(folded):
+                hits.setdefault(bisect_right(ends, found.start()), (entry, name))
         for pattern, entry, name in self._marked:
-            yield from ((entry, name) for found in pattern.finditer(folded) if is_word_of(entry + found[1], entry))
+            for found in pattern.finditer(folded):
+                if is_word_of(entry + found[1], entry):
+                    hits.setdefault(bisect_right(ends, found.start()), (entry, name))
+        yield from (hits[index] for index in sorted(hits))
 
     def judge(self, text: str, max_share: float) -> Drop | None:
         """Return the drop ``listed_word``, which names list, entry and counts, if too large a share of words is listed."""

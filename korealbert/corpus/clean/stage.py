@@ -244,7 +244,8 @@ class CleanStats(DocumentStats):
     """Spans, by kind of personal data."""
     sentences_out: int = 0
     languages: dict[str, int] = Field(default_factory=dict)
-    """Documents by main language, kept or dropped, if languages are detected."""
+    """Documents by main language, if languages are detected: those kept, and those dropped by their language or by what comes
+    after it."""
     sentence_agreement: _SentenceAgreement | None = None
     """None if sentences are not split, or no sample is requested."""
     sections: dict[str, int] = Field(default_factory=dict)
@@ -293,7 +294,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=27,
+    version=28,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -4,7 +4,7 @@ Texts are compared by their letters and digits, after NFKC and in lower case. Gu
 
 - No paragraph equals an evaluation text.
 - No run of lines, also over paragraphs, equals one of ``min_letters`` or more, or several of these in a row; what a page
-  puts beside a comment in its line (score, date, name, label, laughter; see ``comment_edges``) does not count.
+  puts beside a comment in its line (score, date, name, label, laughter; see ``_comment_edges``) does not count.
   A date or numbers must be whole lines.
 - No line contains a whole one of ``_WITHIN_LETTERS`` or more, except laughter.
 - No document (or paragraph, as the benchmark says) shares a passage with one: ``PASSAGE_LETTERS`` letters in a row,
@@ -152,6 +152,8 @@ class Decontaminated:
     """Lines removed from other paragraphs, by benchmark."""
     characters: Counter[str] = field(default_factory=Counter)
     """Characters of both with the line breaks, by benchmark."""
+    dropped_for: str = ""
+    """The benchmark of the passage for which the document is dropped."""
 
     @property
     def changed(self) -> bool:
@@ -204,7 +206,8 @@ class EvaluationTexts:
             drop = Drop("contaminated", f"{self.names[owner]}: a stretch of {PASSAGE_LETTERS} letters or more")
         elif text and not paragraphs:
             drop = Drop("contaminated", f"{', '.join(sorted(counts[0] | counts[1]))}: nothing else in it")
-        return Decontaminated("\n\n".join("\n".join(line for line, _ in lines) for lines in paragraphs), drop, *counts)
+        left = "\n\n".join("\n".join(line for line, _ in lines) for lines in paragraphs)
+        return Decontaminated(left, drop, *counts, dropped_for="" if owner is None else self.names[owner])
 
     def _without_copies(
         self, paragraphs: list[_Paragraph], whole: Counter[str], lines: Counter[str], characters: Counter[str]
@@ -312,7 +315,7 @@ class EvaluationTexts:
         return min((owner for owner in self._owners[first].tolist() if self.actions[owner] == action), default=None)
 
 
-def comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
+def _comment_edges(line: str, letters: str) -> tuple[list[int], ...]:
     """Return where in a line's letters a comment may begin, where it may end, and such places within laughter and numbers.
 
     Before and behind it may be scores, dates, counts, laughter, hashtags, accounts, portals and words of a page's buttons, and
@@ -352,7 +355,7 @@ def _boilerplate_ends(parts: list[re.Match[str]], *, forward: bool) -> tuple[lis
 def _line_edges(lines: Sequence[tuple[str, str]], starts: Sequence[int], *, beside: bool) -> tuple[_Edges, _Edges]:
     """Return where comments may begin and end in the letters of all lines, and these with places within laughter and numbers.
 
-    These are the edges of lines, places within numbers there and, if ``beside``, ``comment_edges``, which take time.
+    These are the edges of lines, places within numbers there and, if ``beside``, ``_comment_edges``, which take time.
     """
     length = starts[-1] + len(lines[-1][1])
     bare, wide = _Edges.at([], [], length=length), _Edges.at([], [], length=length)
@@ -363,7 +366,7 @@ def _line_edges(lines: Sequence[tuple[str, str]], starts: Sequence[int], *, besi
             edges.ends[start + len(letters.rstrip(digits)) : end + 1] = True
         if beside:
             begins, ends, inner_begins, inner_ends = (
-                [start + offset for offset in side] for side in comment_edges(line, letters)
+                [start + offset for offset in side] for side in _comment_edges(line, letters)
             )
             bare.begins[begins], bare.ends[ends] = True, True
             wide.begins[begins + inner_begins], wide.ends[ends + inner_ends] = True, True

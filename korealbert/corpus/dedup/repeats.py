@@ -255,7 +255,10 @@ def _whole_lines(text: str, lines: Sequence[_Line]) -> Iterator[tuple[int, int, 
     for removed, group in groupby((line for line in lines if line.words), lambda line: line.kind >= 0):
         if removed:
             run = list(group)
-            yield *with_line_breaks(text, run[0].start, run[-1].end), run[0].kind
+            begin, end = with_line_breaks(text, run[0].start, run[-1].end)
+            same = [list(lines) for _, lines in groupby(run, lambda line: line.kind)]
+            begins = [begin, *(part[0].start for part in same[1:])]
+            yield from zip(begins, [*begins[1:], end], (part[0].kind for part in same), strict=True)
 
 
 def _parts(line: _Line) -> Iterator[tuple[int, int, int]]:

@@ -142,7 +142,7 @@ def _clean_title(title: str, spec: DedupSpec, out_dir: Path) -> tuple[str, Count
     found = _decontaminated(title, spec, out_dir) if len(title) >= spec.min_letters else Decontaminated(title)
     if not found.changed or len(letters_of(title)) < spec.min_letters:
         return title, Counter()
-    return "", (found.paragraphs + found.lines) or Counter([found.drop.rule.partition(":")[0] if found.drop else ""])
+    return "", (found.paragraphs + found.lines) or Counter([found.dropped_for])
 
 
 def _read_decontaminated(
@@ -364,6 +364,7 @@ class DedupStats(DocumentStats):
     characters_decontaminated: dict[str, int] = Field(default_factory=dict)
     """Characters of these paragraphs and lines with their line breaks, without titles, by benchmark."""
     candidate_pairs: int = 0
+    """Pairs of documents that may be near-copies, and pairs of which one may contain the other."""
     characters_repeated: dict[str, int] = Field(default_factory=dict)
     """Characters of repeated passages that were removed from kept documents, with white space, by kind: sentences, paragraphs,
     words."""
@@ -414,7 +415,8 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
     empty = {}
     for source, artifact in sorted(inputs.items()):
         with suppress(FileNotFoundError):  # without a manifest it is unknown what was cleaned
-            empty[source] = artifact.stats
+            if "documents_in" in artifact.stats:  # no evaluation file
+                empty[source] = artifact.stats
     if first := next((source for source, stats in empty.items() if stats["documents_in"]), None):
         remedy = f"`korealbert inspect clean/{first} --dropped all` shows them; change [clean.{first}.limits], or in"
         refuse_nothing_kept("dedup", empty, f"{remedy} [extract.{first}] what a document is")
@@ -422,7 +424,7 @@ def _refuse_empty_sources(inputs: Inputs) -> None:
 
 STAGE = Stage(
     "dedup",
-    version=21,
+    version=22,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -119,7 +119,7 @@ def _clusters(artifacts: Artifacts) -> Table | None:
         if found:
             copies = sum(number * (size - 1) for size, number in sizes.items() if low <= size < high)
             rows.append([str(low) if high == low + 1 else f"{low:,} to {high - 1:,}", count(found), count(copies)])
-    compared_pairs = f"; {count(stats.candidate_pairs)} pairs of documents were compared" if stats.candidate_pairs else ""
+    compared_pairs = f"; {count(stats.candidate_pairs)} candidate pairs" if stats.candidate_pairs else ""
     title = f"Clusters of exact copies and near-duplicates, by size{compared_pairs}"
     return Table(title, ["Documents in a cluster", "Clusters", "Copies dropped"], rows, frozenset({1, 2}))
 
@@ -162,7 +162,10 @@ def removed(artifacts: Artifacts) -> Section | None:
         characters = sum(stats.removed_characters for stats in _cleaned(artifacts).values())
         removals = sum(number for _, number in ranked)
         blocks += [
-            Text(f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters."),
+            Text(
+                f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters of documents, "
+                "kept or dropped."
+            ),
             Figures([Figure("removed", "Removals by rule", charts.bars(rows, label="Removals by rule"))]),
             Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
         ]

@@ -245,6 +245,8 @@ def test_a_genre_has_limits_by_name() -> None:
         assert judge(GOOD, Limits.model_validate(name)) is None
     document = b'{"limits": {"preset": "reviews", "max_top_ngrams": [0.5, 0.5, 0.5]}}'
     assert CleanSpec.model_validate_json(document, strict=True).limits.max_top_ngrams == (0.5, 0.5, 0.5)
+    with pytest.raises(ValidationError, match=r"no preset \['law'\]; there are"):
+        Limits.model_validate({"preset": ["law"]})
     with pytest.raises(ValidationError, match="no preset 'laws'; there are news, novels, encyclopedia, books, petitions, law"):
         CleanSpec.model_validate({"limits": "laws"})
 

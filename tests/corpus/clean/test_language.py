@@ -149,6 +149,12 @@ def test_a_drop_names_language_share_and_limit() -> None:
     assert wrong_language({"ko": 0.3, "zh": 0.3, "other": 0.4}, Language(keep=("ko", "zh"))) is None
 
 
+def test_a_document_wholly_in_kept_languages_stays_whatever_is_rounded() -> None:
+    shares = language_shares("가" * 97 + "\nあ\n中")
+    assert sum(shares.values()) < 1
+    assert wrong_language(shares, Language(keep=("ko", "ja", "zh"), min_share=1.0)) is None
+
+
 def test_codes_are_checked() -> None:
     with pytest.raises(ValidationError, match="'korean' is no ISO 639-1 code"):
         Language.model_validate({"keep": ["korean"]})

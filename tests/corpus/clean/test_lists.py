@@ -153,6 +153,16 @@ def test_a_share_of_words_may_be_listed(tmp_path: Path) -> None:
     assert (drop.reason, drop.rule) == ("listed_word", "spam.txt: 카지노 (2 of 50 words > 0.03)")
 
 
+def test_a_word_counts_once_however_many_entries_match_it(tmp_path: Path) -> None:
+    words = WordList([listed(tmp_path / "spam.txt", "카지노", "*카지노*", "*지노*", "[카지노]", "바다 이야기")])
+    assert list(words.found("카지노에서 온라인카지노사이트로 [카지노] 바다 이야기")) == [
+        ("카지노", "spam.txt"),
+        ("*카지노*", "spam.txt"),
+        ("카지노", "spam.txt"),
+        ("바다 이야기", "spam.txt"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("url", "entry"),
     [
@@ -168,12 +178,19 @@ def test_a_share_of_words_may_be_listed(tmp_path: Path) -> None:
         ("https://other.example/casinos", None),
         ("https://도박.example/x", "xn--hq1bt1n.example"),
         ("https://xn--hq1bt1n.example/x", "xn--hq1bt1n.example"),
+        ("http://www.도박.other/x", "도박"),
+        ("http://xn--hq1bt1n.other/x", "도박"),
+        ("http://other.example/도박", "도박"),
+        ("spam.example/go?to=https://a.example", "spam.example"),
+        ("//spam.example/", "spam.example"),
         ("", None),
         ("http://[bad", None),
     ],
 )
 def test_addresses_are_found_at_boundaries(tmp_path: Path, url: str, entry: str | None) -> None:
-    urls = UrlList([listed(tmp_path / "urls.txt", "https://spam.example/", "blog.example/ads", "casino", "도박.example")])
+    urls = UrlList(
+        [listed(tmp_path / "urls.txt", "https://spam.example/", "blog.example/ads", "casino", "도박", "도박.example")]
+    )
     drop = urls.judge(url)
     assert (drop and drop.rule) == (entry and f"urls.txt: {entry}")
 

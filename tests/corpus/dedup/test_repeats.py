@@ -113,6 +113,18 @@ def test_runs_of_words_are_removed_wherever_sentences_end(tmp_path: Path) -> Non
     assert stats["characters_repeated"] == {"words": len(worse.text) - len("\n".join(around))}
 
 
+def test_neighbouring_lines_are_logged_by_what_repeats_in_them(tmp_path: Path) -> None:
+    sentence, run = prose(71, 1), prose(70, 2).replace("\n", " ")
+    before, behind = document(1, f"{prose(1, 4)}\n{sentence}\n{prose(2, 3)}"), document(2, f"{prose(3, 4)} {run} {prose(4, 3)}")
+    worse = document(3, f"{prose(5, 1)}\n{sentence}\n{run}")
+    stats, directory = out(tmp_path, spec(sentences=1, words=8, min_letters=10), [before, behind, worse])
+    assert texts(directory)[worse.id] == prose(5, 1)
+    assert restored(directory)[worse.id] == worse.text
+    kinds = [(kind, len(text)) for kind, _, text in logged(directory)[worse.id]]
+    assert stats["characters_repeated"] == {kind: sum(n for other, n in kinds if other == kind) for kind, _ in kinds}
+    assert {kind for kind, _ in kinds} == {"sentences", "words"}
+
+
 def test_a_short_rest_of_a_line_is_removed(tmp_path: Path) -> None:
     run = prose(70, 4).replace("\n", " ")
     documents = [document(1, f"{prose(1, 8)}\n{run}"), document(2, f"{prose(3, 2)}\n그리고 {run}")]

@@ -32,6 +32,7 @@ from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.documents.schema import Document
 from tests.corpus.dedup.outcomes import outcome
 from tests.corpus.documents_made import bytes_of, document, dropped, json_lines, kept, prose, ran, stored
+from tests.report.conftest import made
 
 
 def edited(text: str, every: int) -> str:
@@ -165,6 +166,16 @@ def test_empty_inputs(tmp_path: Path) -> None:
     assert (survivors, gone) == (set(), {})
     only, _ = outcome(tmp_path / "b", DedupSpec(), news=[], wiki=[document(1, BASE, "wiki")])
     assert len(only) == 1
+
+
+def test_sources_that_cleaning_emptied_are_named_beside_an_evaluation_file(tmp_path: Path) -> None:
+    emptied = {"documents_in": 10, "documents_out": 0, "dropped": {"too_short": 10}}
+    inputs = {
+        "decontaminate.0": made(tmp_path / "store", "fetch/nsmc", {"bytes": 1, "files": 1}),
+        "news": made(tmp_path / "store", "clean/news", emptied),
+    }
+    with pytest.raises(ValueError, match=r"dedup: no document is left: news \(0 of 10 documents kept: 10 too_short\)"):
+        ran(STAGE, DedupSpec(), inputs, tmp_path / "out")
 
 
 def test_a_name_given_twice_is_refused() -> None:
