@@ -124,14 +124,15 @@ def optimizer_groups(model: FinetunedModel, spec: FinetuneSpec) -> list[dict[str
 def _train_step(
     model: FinetunedModel, features: Sequence[Feature], optimizer: torch.optim.Optimizer, spec: FinetuneSpec
 ) -> torch.Tensor:
-    """Take one optimiser step and return its loss. The gradients of micro-batches are weighted by their sizes."""
+    """Take one optimiser step and return its loss. Micro-batches are weighted by their terms, so their sizes change nothing."""
     optimizer.zero_grad(set_to_none=True)
     size = spec.micro_batch_size or len(features)
     total = torch.zeros((), device=model.device)
+    terms = max(1, model.task.terms([feature.target for feature in features]))
     for start in range(0, len(features), size):
         part = features[start : start + size]
         logits, targets = model.logits(part)
-        loss = model.task.loss(logits, targets) * (len(part) / len(features))
+        loss = model.task.loss(logits, targets) * (model.task.terms(targets) / terms)
         loss.backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     nn.utils.clip_grad_norm_(model.modules.parameters(), spec.max_grad_norm)

@@ -41,7 +41,6 @@ from korealbert.finetune.features import (
     FeatureTable,
     encode_triples,
     encoded_splits,
-    lengths_of,
     read_examples,
     task_tokenizer,
 )
@@ -108,14 +107,15 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
 
 def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     """Return what a run's memory depends on: the encoder, the examples, the number of pieces per forward pass, and what else
-    the run does: training on triples, export as ONNX."""
+    the run does: training on triples, export as ONNX, whitening."""
     batch_size = spec.micro_batch_size or _settled(spec, inputs).batch_size
     examples = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     head = f" {spec.head}" if spec.head == "bi-encoder" else ""
     before = spec.contrast
     contrast = f" contrast {before.task} {before.max_triples} {before.batch_size}" if before is not None else ""
     onnx = f" onnx {' '.join(spec.onnx)}" if spec.onnx else ""
-    sizes = f"{examples} {spec.max_length} {batch_size} {spec.precision}{contrast}{onnx}"
+    whitened = " whitened" if spec.whiten else ""
+    sizes = f"{examples} {spec.max_length} {batch_size} {spec.precision}{contrast}{onnx}{whitened}"
     return f"{inputs['model'].name} {spec.task_name}{head} {sizes}"
 
 
@@ -256,7 +256,6 @@ def _sizes(
         "examples_train": train[len(train) - 1].example + 1,
         **{f"examples_{split}": len(part.examples) for split, part in encoded.items()},
         "examples_test_official": task.official_size(test.examples if test else ()),
-        "examples_at_max_length": sum(int((lengths_of(part) == spec.max_length).sum()) for part in features.values()),
     }
 
 
@@ -285,7 +284,7 @@ def _check(spec: FinetuneSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "finetune",
-    version=8,
+    version=9,
     spec=FinetuneSpec,
     run=run,
     memory_class=_memory_class,

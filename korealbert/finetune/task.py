@@ -312,6 +312,10 @@ class Task(ABC):
     def loss(self, logits: Any, targets: Sequence[Any]) -> torch.Tensor:
         """Return the mean loss of a batch. ``logits`` are the output of the head."""
 
+    def terms(self, targets: Sequence[Any]) -> int:
+        """Return the number of terms of which ``loss`` is the mean."""
+        return len(targets)
+
     @abstractmethod
     def decode(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
         """Return one output per feature of a batch: its prediction, if every example is one feature."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus.crawl import fetch
@@ -41,6 +41,13 @@ class FinetuneGrid(Spec):
     """Hyperparameters to choose on dev, separately for each init, before the seeds run."""
     resamples: int = Field(default=1000, ge=0)
     """Bootstrap draws of each confidence interval and test over the test examples; 0 computes none."""
+
+    @field_validator("resamples")
+    @classmethod
+    def _has_a_variance(cls, number: int) -> int:
+        if number == 1:
+            raise ValueError("one draw has no variance; write 0 for no intervals, or some hundred")
+        return number
 
 
 class PretrainedGrid(FinetuneGrid):

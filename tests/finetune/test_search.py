@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.finetune import stage
+from korealbert.finetune import stage, tasks
 from korealbert.finetune.search import ProposalSpec, Range, SearchSpec, SelectionSpec, propose, select, trial_cell
 from korealbert.finetune.spec import FinetuneSpec
 from tests.finetune.test_stage import QUICK
@@ -201,6 +201,35 @@ def test_small_batches_add_up_to_one_step(
         stage.run(spec, {"model": model}, out, runtime)
         losses.append([json.loads(line)["loss"] for line in (out / "curve.jsonl").read_text().splitlines()])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["klue_ner", "klue_dp", "nsmc"])
+def test_the_losses_of_parts_add_up_to_that_of_the_batch(name: str) -> None:
+    import torch
+
+    from korealbert.finetune.task_types.heads import Parse
+
+    task, chance = tasks.load(name), torch.Generator().manual_seed(1)
+    lengths = 1, 7, 3
+
+    def scores(width: int, classes: int) -> torch.Tensor:
+        return torch.randn(len(lengths), width, classes, generator=chance)
+
+    targets: list[Any]
+    logits: Any
+    if name == "nsmc":
+        logits, targets = scores(1, 2)[:, 0], [0, 1, 1]
+    elif name == "klue_ner":
+        logits, targets = scores(7, 13), [[-100, *([2] * (n - 1))] for n in lengths]
+    else:
+        logits, targets = Parse(scores(7, 8), scores(7, 38)), [([0] * n, [3] * n) for n in lengths]
+
+    def part(row: int) -> Any:
+        return Parse(*(values[row : row + 1] for values in logits)) if name == "klue_dp" else logits[row : row + 1]
+
+    whole = task.terms(targets)
+    parts = [task.loss(part(row), [one]) * task.terms([one]) / whole for row, one in enumerate(targets)]
+    assert torch.stack(parts).sum().item() == pytest.approx(task.loss(logits, targets).item())
 
 
 def test_bf16_learns_too(model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]) -> None:

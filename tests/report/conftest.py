@@ -128,7 +128,6 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, train
         "epochs": [{"epoch": epoch, **{name: value + epoch - 2 for name, value in scores.items()}} for epoch in (1, 2, 3)],
         "best_epoch": 3,
         "parameters": 4_860_000,
-        "examples_at_max_length": 12,
         "examples_train": 142_500,
         "examples_dev": 7_500,
         "examples_test": 50_000 if classification else 1_379,

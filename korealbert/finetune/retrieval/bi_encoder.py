@@ -53,7 +53,8 @@ class BiEncoderStats(Statistics):
     left_out: int
     """Triples with a text of a collection in ``apart_from``."""
     accuracy: float
-    """How often the right hypothesis was found, times 100."""
+    """How often the right hypothesis was found among those of its batch (256, fewer in the last), times 100. Batches are by
+    length in pieces, so encoders of other tokenizers do not compare."""
     best_epoch: int
 
 

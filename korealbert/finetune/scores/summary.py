@@ -38,7 +38,7 @@ from korealbert.finetune.task import Example, Task
 class SummarySpec(FeaturesSpec):
     """The examples of the runs, and the settings of the statistics."""
 
-    resamples: int = Field(default=1000, ge=1)
+    resamples: int = Field(default=1000, ge=2)
     """Resamples of every interval and every test."""
     confidence: float = Field(default=0.95, gt=0, lt=1)
     """Confidence level of every interval."""

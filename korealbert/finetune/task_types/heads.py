@@ -90,6 +90,10 @@ class CosineHead(nn.Module):
         return (self.low + (self.high - self.low) * cosine_B)[:, None]
 
 
+_ROWS = 65_536
+"""Vectors that are whitened at a time."""
+
+
 class WhitenedHead(nn.Module):
     """A linear map of the pooled vectors, initially the identity, before another head: [B, H] -> [B, H] -> its output."""
 
@@ -107,13 +111,15 @@ class WhitenedHead(nn.Module):
         It is the whitening of Su et al. (2021, arXiv 2103.15316), except that a tenth of the mean variance is added to each
         variance, since directions of small variance are mostly noise. The sum of the variances stays the same.
         """
-        centred_NH = vectors_NH.double() - vectors_NH.double().mean(0)
-        variances_H, directions_HH = torch.linalg.eigh(centred_NH.T @ centred_NH / len(vectors_NH))
+        parts, number = vectors_NH.split(_ROWS), len(vectors_NH)  # A copy of all in fp64 may be too large.
+        mean_H = torch.stack([part_KH.double().sum(0) for part_KH in parts]).sum(0) / number
+        products_HH = sum((part_KH - mean_H).T @ (part_KH - mean_H) for part_KH in parts)
+        variances_H, directions_HH = torch.linalg.eigh(products_HH / number)
         scales_H = (variances_H + _SHRINKAGE * variances_H.mean()).rsqrt()
         scales_H *= (variances_H.sum() / (variances_H * scales_H**2).sum()).sqrt()
         map_HH = (directions_HH * scales_H) @ directions_HH.T
         self.map.weight.copy_(map_HH)
-        self.map.bias.copy_(-map_HH @ vectors_NH.double().mean(0))
+        self.map.bias.copy_(-map_HH @ mean_H)
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
         """Return the logits of the head."""
@@ -264,6 +270,10 @@ class BiaffineParser(nn.Module):
         self.relation = Bilinear(_RELATION_SIZE, _RELATION_SIZE, relations)
         self.relation_head = nn.Linear(_RELATION_SIZE, relations, bias=False)
         self.relation_word = nn.Linear(_RELATION_SIZE, relations, bias=False)
+        for scorer in (self.arc_head, self.arc_word, self.relation, self.relation_head, self.relation_word):
+            nn.init.xavier_uniform_(scorer.weight)
+            if scorer.bias is not None:
+                nn.init.zeros_(scorer.bias)
         nn.init.xavier_uniform_(self.arc)
 
     def forward(self, encoded: EncoderOutput) -> Parse:
@@ -304,7 +314,7 @@ class BiaffineParser(nn.Module):
         if self.pos is not None:
             root = self.pos.num_embeddings - 1
             pos_BP = _padded([[root, *words.pos] for words in sentences], width + 1).to(hidden_BLH.device)
-            parts.append(self.dropout(self.pos(pos_BP)))
+            parts.append(nn.functional.dropout1d(self.pos(pos_BP), _DROPOUT, self.training))  # of all of a word's
         return torch.cat(parts, dim=-1)
 
     @staticmethod

@@ -125,6 +125,10 @@ class Tagging(Task):
         wanted = torch.tensor(padded, device=logits.device)
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 
+    def terms(self, targets: Sequence[Any]) -> int:
+        """Return the number of labelled pieces."""
+        return sum(label != IGNORED for labels in targets for label in labels)
+
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """Return the position of the most probable tag for each piece."""
         numbers_BL = logits.argmax(dim=-1).tolist()

@@ -132,6 +132,10 @@ class KlueDp(Task):
             losses.append(loss / known.sum().clamp(min=1))
         return losses[0] + losses[1]
 
+    def terms(self, targets: Sequence[Any]) -> int:
+        """Return the number of words."""
+        return sum(head != IGNORED for heads, _ in targets for head in heads)
+
     def decode(self, logits: Parse, features: Sequence[Feature]) -> list[Any]:
         """Return the best head of each word that fits, and the best relation to it."""
         heads_BW, relations_BW = logits.arcs_BWP.argmax(-1).tolist(), logits.relations_BWR.argmax(-1).tolist()
