@@ -111,7 +111,7 @@ class WhitenedHead(nn.Module):
         It is the whitening of Su et al. (2021, arXiv 2103.15316), except that a tenth of the mean variance is added to each
         variance, since directions of small variance are mostly noise. The sum of the variances stays the same.
         """
-        parts, number = vectors_NH.split(_ROWS), len(vectors_NH)  # A copy of all in fp64 may be too large.
+        parts, number = torch.split(vectors_NH, _ROWS), len(vectors_NH)  # A copy of all in fp64 may be too large.
         mean_H = torch.stack([part_KH.double().sum(0) for part_KH in parts]).sum(0) / number
         products_HH = sum((part_KH - mean_H).T @ (part_KH - mean_H) for part_KH in parts)
         variances_H, directions_HH = torch.linalg.eigh(products_HH / number)
