@@ -178,7 +178,7 @@ def raw_parts(
     found = False
     other_files = _files_of_other_formats(spec, inputs) - {path.path.name for path in spec.paths}
     for raw in open_files([path.path for path in spec.paths] + input_files, members, spec.limits):
-        if isinstance(raw, RawFile) and re.sub(r"^\d+/", "", raw.name) in other_files:
+        if isinstance(raw, RawFile) and not other_files.isdisjoint((raw.name, re.sub(r"^\d+/", "", raw.name))):
             continue
         found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
@@ -406,7 +406,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=28,
+    version=29,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

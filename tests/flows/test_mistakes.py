@@ -111,7 +111,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a path": (of_recipe("text", "textz"), r"no such file or directory: .*textz \(did you mean 'texts'\?\)"),
     "a delimiter by name": (
         of_recipe("csv", "a.csv", 'delimiter = "tab"'),
-        r"field 'delimiter': a delimiter is one character; a tab is \"\\t\" \(it is 'tab'\)",
+        r"field 'delimiter': a delimiter is one ASCII character; a tab is \"\\t\" \(it is 'tab'\)",
     ),
     "a value for a table": ("plan --set clean.x=news", r"\[clean\.x\] must be a table, it is a str"),
     "a table in capitals": ("plan --set x=1 capitals.toml", r"\[Extract\]: write it in lower case, \[extract\]"),

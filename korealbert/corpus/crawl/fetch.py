@@ -115,6 +115,9 @@ class FetchSpec(Spec):
             )
         if self.remote and self.checksum:
             raise ValueError("checksum is for one file by http:// or https://, or a path; remove it")
+        for name in ("timeout_seconds", "private_hosts"):
+            if name in self.model_fields_set and (self.remote or self.path is not None):
+                raise ValueError(f"{name} is for http:// and https:// alone; remove it")
         if self.url and not self.remote:
             ascii_url(self.url)  # raises ValueError for a host or port that is none
         if self.remote and not self.name:
@@ -160,6 +163,8 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Fet
         if spec.path is not None:
             if spec.path.path.is_dir():
                 raise FetchError(f"{spec.path}: path names a directory; name one file, or name it in paths of [extract.NAME]")
+            if (size := spec.path.path.stat().st_size) > spec.max_bytes:
+                raise FetchError(f"{spec.path}: {size:,} bytes, more than max_bytes = {spec.max_bytes:,}; raise it")
             shutil.copyfile(spec.path, part)
         else:
             allowed = spec.private_hosts.__contains__

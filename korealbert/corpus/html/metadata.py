@@ -88,10 +88,7 @@ def date_line(text: str) -> str:
     if found is None:
         return ""
     year, month, day, half, hour, minute = found.groups()
-    clock = ""
-    if hour is not None:
-        hours = int(hour) % 12 + 12 if half and half.upper() in ("오후", "PM") else int(hour)
-        clock = f" {hours}:{minute}"
+    clock = "" if hour is None else f" {(half or '').upper()} {hour}:{minute}"
     return iso_date(f"{year}-{month}-{day}{clock}")
 
 

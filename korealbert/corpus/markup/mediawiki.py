@@ -68,7 +68,7 @@ def parse_pages(
         yield bad_record(records, declaration.start(), declaration.end(), "xml_declaration_refused", remedy)
     while start := _PAGE_START.search(data, position):
         between = data[position : start.start()]
-        if position and between.strip():
+        if between.strip() and (position or _is_element(records, between)):
             begin = position + len(between) - len(between.lstrip())
             remedy = "there is text between two pages: fetch the dump again"
             yield bad_record(records, begin, start.start(), "malformed_xml", remedy)
@@ -84,6 +84,16 @@ def parse_pages(
         yield page if isinstance(page, Quarantined) else _document(spec, records, page, tally, templates)
     if records.last:
         yield from _end_of_dump(records, position)
+    elif data[position:].strip() and (position or _is_element(records, data)):
+        begin = len(data) - len(data[position:].lstrip())
+        remedy = "there is text between two pages: fetch the dump again"
+        yield bad_record(records, begin, len(data), "malformed_xml", remedy)
+
+
+def _is_element(records: RawRecords, before: bytes) -> bool:
+    """Return whether what precedes the first page of a batch is an element: neither the head of the dump nor the rest of a page
+    behind damage."""
+    return records.byte > 0 and re.match(rb"\s*<[a-z]", before) is not None
 
 
 def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:

@@ -218,7 +218,7 @@ def document_of(
         tally.unread_dates += not values["published"]
     parts = [_text_of(field_of(record, name)) for name in fields.text]
     for role in fields.required:
-        if not values.get(role):
+        if role != "text" and not values.get(role):
             name = getattr(fields, role)
             remedy = f"fields.{role} of the spec names it as required"
             return bad_record(records, start, end, "missing_field", remedy, field=name)

@@ -121,7 +121,8 @@ class FieldMap(Spec):
     @property
     def names(self) -> tuple[str, ...]:
         """All fields or columns that are read."""
-        return (*self.text, self.id, self.title, self.outlet, self.category, self.url, self.published)
+        named = (*self.text, self.id, self.title, self.outlet, self.category, self.url, self.published)
+        return tuple(filter(None, named))
 
 
 class WikiOptions(Spec):
@@ -244,8 +245,8 @@ class ExtractSpec(Spec):
     @field_validator("delimiter", mode="before")
     @classmethod
     def _one_character(cls, given: object) -> object:
-        if isinstance(given, str) and len(given) != 1:
-            raise ValueError(r'a delimiter is one character; a tab is "\t"')
+        if isinstance(given, str) and (len(given) != 1 or not given.isascii()):
+            raise ValueError(r'a delimiter is one ASCII character; a tab is "\t"')
         return given
 
     @model_validator(mode="after")

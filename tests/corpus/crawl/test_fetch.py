@@ -192,6 +192,17 @@ def test_what_no_retry_mends_is_an_error_at_once(page: Page, message: str, tmp_p
         assert site.hits["/dump.bin"] == 1
 
 
+def test_limits_hold_for_a_path_and_those_of_http_are_refused_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "dump.bin").write_bytes(DATA)
+    spec = FetchSpec.model_validate({"path": str(tmp_path / "dump.bin"), "max_bytes": 1})
+    with pytest.raises(FetchError, match="more than max_bytes = 1"):
+        build(STAGE, spec, {}, Runtime(store=tmp_path / "store"))
+    for place in ({"path": str(tmp_path / "dump.bin")}, {"url": "hf://datasets/a/b/c.txt"}):
+        for limit in ({"timeout_seconds": 5.0}, {"private_hosts": ["a.example"]}):
+            with pytest.raises(ValidationError, match="is for http:// and https:// alone"):
+                FetchSpec.model_validate({**place, **limit})
+
+
 def test_redirects_without_end_are_given_up(tmp_path: Path) -> None:
     with running({"/dump.bin": redirect("/dump.bin")}) as site, pytest.raises(FetchError, match="more than 10 redirects"):
         fetch(tmp_path, site)

@@ -122,6 +122,7 @@ def test_other_commands(source: str, text: str) -> None:
     [
         *(r"\unheardof{1}{2}", r"a \unheardof b", r"\xrightarrow{f}", r"\overset{a}{b}", r"\cancel{x}", r"{a \atop b}"),
         *(r"\frac{1}", r"\frac{}{2}", r"\sqrt", r"\overline{A\cup B}", r"0.\overline{142857}", r"\begin{tikzcd}a\end{tikzcd}"),
+        *(r"x \verb", r"\href{u}{x}", r"\href}\ref]\end{matrix}"),
     ],
 )
 def test_what_has_no_plain_form_leaves_no_text(source: str) -> None:

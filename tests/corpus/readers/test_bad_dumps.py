@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from korealbert.corpus.extract import ExtractionError
+from korealbert.corpus.extract import ExtractionError, ExtractSpec
+from korealbert.corpus.markup.mediawiki import parse_pages
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.records import Tally
 from tests.corpus.extracting import PAGE, dump, extract
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
@@ -135,3 +138,18 @@ def test_docs_with_windows_line_ends_need_no_more_memory(tmp_path: Path) -> None
     path.write_bytes(b"".join(b'<doc id="%d" title="%d">\r\n%s\r\n</doc>\r\n' % (n, n, b"x" * 100_000) for n in range(30)))
     found = extract(tmp_path / "store", path, format="wikiextractor", limits={"max_record_bytes": 1_000_000})
     assert (len(found.documents) + len(found.dropped), found.reasons) == (30, [])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_page_with_another_tag_is_reported_wherever_batches_begin(first: bool) -> None:
+    """The rest of a page behind damage, which another entry reports, is not."""
+    good = PAGE.format(title="가", id=1, text="글이다.").encode()
+    other = good.replace(b"<page>", b"<pbge>")
+    spec = ExtractSpec.model_validate({"source": "w", "format": "mediawiki", "paths": ["w.xml"]})
+
+    def read(data: bytes) -> list[str]:
+        batch = RawRecords("w.xml", "utf-8", line=1, byte=1 << 20, data=data)
+        return [getattr(one, "reason", "") for one in parse_pages(spec, batch, Tally())]
+
+    assert sorted(read(other + good if first else good + other)) == ["", "malformed_xml"]
+    assert read(b"rest</text></revision></page>\n" + good) == read(good) == [""]

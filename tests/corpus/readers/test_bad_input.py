@@ -362,8 +362,17 @@ def test_a_column_that_the_header_names_twice_is_refused_if_it_is_used(tmp_path:
     path.write_text(f"title,text,text\n봄,{SENTENCE},다른 글\n", "utf-8")
     (bad,) = extract(tmp_path / "store", path, format="books").quarantined
     assert (bad.reason, bad.field) == ("duplicate_column", "text")
-    path.write_text(f"title,x,text,x\n봄,1,{SENTENCE},2\n", "utf-8")
+    path.write_text(f"title,x,text,x,,\n봄,1,{SENTENCE},2,,\n", "utf-8")
     assert extract(tmp_path / "store", path, format="books").texts == [SENTENCE]
+    assert extract(tmp_path / "store", path, format="books", fields={"id": "", "outlet": ""}).texts == [SENTENCE]
+
+
+def test_the_text_may_be_named_as_required_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "{SENTENCE}"}}\n{{"title": "제목"}}\n', "utf-8")
+    found = extract(tmp_path / "store", path, format="jsonl", fields={"required": ["text"]}, max_bad_share=1.0)
+    assert found.texts == [SENTENCE]
+    assert [(bad.reason, bad.field) for bad in found.quarantined] == [("missing_field", "text")]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet", "text"])

@@ -371,6 +371,11 @@ def test_of_a_directory_files_with_the_formats_endings_are_taken(tmp_path: Path)
     assert found.texts == ["첫째 글이다."] and not found.quarantined
     assert found.stats["files_left_aside"] == {".json": 1, ".md": 1} and found.stats["files"] == 1
     assert found.stats["twins"] == 1  # .gitattributes
+    (folder / "2019").mkdir()
+    (folder / "2019" / "README.md").write_text("---\nlanguage: ko\n---\n")
+    found = extracted(tmp_path, folder, fields={})
+    assert found.texts == ["첫째 글이다."] and not found.quarantined
+    assert found.stats["files_left_aside"] == {".json": 1, ".md": 2}
     (folder / "data" / "lines.jsonl.gz").write_bytes(gzip.compress('{"text": "둘째 글이다."}\n'.encode()))
     found = extracted(tmp_path, folder, format="jsonl", fields={})
     assert found.texts == ["둘째 글이다."] and not found.quarantined
