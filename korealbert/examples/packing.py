@@ -194,9 +194,9 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         )
     if spec.heldout_share and not stats["rows_heldout"]:
         raise ValueError(
-            f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}, or "
-            f"those that did have more rows than heldout_max_rows = {spec.heldout_max_rows} allows in one of {len(groups)} "
-            f"shards ({quota}); raise one of them, or set heldout_share to 0 to train without held-out rows"
+            f"examples: no held-out row: of {stats['documents_in']:,} documents none fell into heldout_share = "
+            f"{spec.heldout_share}, or each that did has more than the {quota} rows that heldout_max_rows = "
+            f"{spec.heldout_max_rows} leaves to a shard; raise heldout_share or heldout_max_rows, or set heldout_share to 0"
         )
     capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
     return ExamplesStats.of({**stats, "fill": round(stats["pieces"] / capacity, 4)})

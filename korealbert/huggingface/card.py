@@ -341,7 +341,7 @@ def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     reached, spec = Reached.of(pretrain, facts.snapshot), pretrain.manifest["spec"]
     long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
     if long and reached.steps > long["from_step"]:
-        length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
+        length = f"(shorter ones first, those {length} after update {_number(long['from_step'])})"
     text = f"{_number(reached.steps)} updates of {_batch_sizes(spec, reached.steps)} sequences {length}"
     amounts = [f"{_number(reached.tokens)} tokens"] if reached.tokens is not None else []
     amounts += [f"{reached.epochs} epochs"] if reached.epochs is not None else []

@@ -395,7 +395,7 @@ def first_fails_once(job: int, index: int, out_dir: Path) -> dict[str, Any]:
         raise ValueError("bad record in line 7")
     while not failed.exists():
         time.sleep(0.01)
-    time.sleep(0.2)  # The other process reports its error meanwhile.
+    time.sleep(1)  # The other process reports its error meanwhile.
     return double(job, index, out_dir)
 
 

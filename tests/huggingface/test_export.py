@@ -130,8 +130,8 @@ PHASES = {
     ("snapshot", "length", "updates"),
     [
         (5, 8, "5 updates of 512 to 2,048 sequences of 8 tokens"),
-        (8, 16, "8 updates of 128 to 2,048 sequences (shorter ones first, those of 16 tokens from update 5 on)"),
-        (None, 16, "10 updates of 128 to 2,048 sequences (shorter ones first, those of 16 tokens from update 5 on)"),
+        (8, 16, "8 updates of 128 to 2,048 sequences (shorter ones first, those of 16 tokens after update 5)"),
+        (None, 16, "10 updates of 128 to 2,048 sequences (shorter ones first, those of 16 tokens after update 5)"),
     ],
 )
 def test_an_export_takes_inputs_as_long_as_its_weights_have_seen(

@@ -70,9 +70,10 @@ class FetchSpec(Spec):
     backoff_seconds: float = Field(default=2.0, ge=0)
     """Wait before the first retry; it doubles with each further one, up to five minutes."""
     timeout_seconds: float = Field(default=60.0, gt=0)
-    """Time without a byte after which a transfer is interrupted."""
+    """Time without a byte after which a transfer is interrupted. For http:// and https:// alone."""
     private_hosts: Annotated[tuple[str, ...], PRIVATE_HOSTS] = ()
-    """Hosts that may have a private address; all others, including targets of redirects, must have a public one."""
+    """Hosts that may have a private address; all others, including targets of redirects, must have a public one. For
+    http:// and https:// alone."""
 
     @field_validator("url", mode="before")
     @classmethod
@@ -116,7 +117,8 @@ class FetchSpec(Spec):
         if self.remote and self.checksum:
             raise ValueError("checksum is for one file by http:// or https://, or a path; remove it")
         for name in ("timeout_seconds", "private_hosts"):
-            if name in self.model_fields_set and (self.remote or self.path is not None):
+            is_set = getattr(self, name) != type(self).model_fields[name].default
+            if is_set and (self.remote or self.path is not None):
                 raise ValueError(f"{name} is for http:// and https:// alone; remove it")
         if self.url and not self.remote:
             ascii_url(self.url)  # raises ValueError for a host or port that is none

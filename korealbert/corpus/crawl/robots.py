@@ -1,6 +1,6 @@
 """Downloads that obey robots.txt (RFC 9309) and limit the number of requests to each host and the pause between them.
 
-A robots.txt is requested once for each origin, however many threads wait for it, and again after a day, or after five minutes
+A robots.txt is requested once for each origin, however many threads wait for it, and again after a day, or for the next page
 if it could not be read.
 """
 
@@ -27,7 +27,6 @@ _MAX_RULES_BYTES = 512 << 10
 """Rules after this position are ignored; RFC 9309 requires at least 500 KiB."""
 _MAX_ROBOTS_REDIRECTS = 5
 _SECONDS_VALID = 24 * 3600.0
-_SECONDS_UNREACHABLE = 300.0
 _TRIES = 3
 _HEADERS = (
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
@@ -45,7 +44,7 @@ class RobotsUnreachable(Exception):
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
-        self.status, self.at = status, time.monotonic()
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +147,7 @@ class _Robots:
 
 
 def _is_outdated(rules: Future[Rules]) -> bool:
-    if (error := rules.exception()) is None:
-        return time.monotonic() - rules.result().read_at > _SECONDS_VALID
-    return not isinstance(error, RobotsUnreachable) or time.monotonic() - error.at > _SECONDS_UNREACHABLE
+    return rules.exception() is not None or time.monotonic() - rules.result().read_at > _SECONDS_VALID
 
 
 class Downloads:

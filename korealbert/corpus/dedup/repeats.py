@@ -256,7 +256,7 @@ def _whole_lines(text: str, lines: Sequence[_Line]) -> Iterator[tuple[int, int, 
         if removed:
             run = list(group)
             begin, end = with_line_breaks(text, run[0].start, run[-1].end)
-            same = [list(lines) for _, lines in groupby(run, lambda line: line.kind)]
+            same = [list(part) for _, part in groupby(run, lambda line: line.kind)]
             begins = [begin, *(part[0].start for part in same[1:])]
             yield from zip(begins, [*begins[1:], end], (part[0].kind for part in same), strict=True)
 

@@ -93,7 +93,7 @@ def parse_pages(
 def _is_element(records: RawRecords, before: bytes) -> bool:
     """Return whether what precedes the first page of a batch is an element: neither the head of the dump nor the rest of a page
     behind damage."""
-    return records.byte > 0 and re.match(rb"\s*<[a-z]", before) is not None
+    return records.byte > len(b"\xef\xbb\xbf") and re.match(rb"\s*<[a-z]", before) is not None
 
 
 def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:

@@ -31,7 +31,8 @@ _MAX_TEXT = 160
 
 
 def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
-    """Show errors of the run with the best dev score for each benchmark: of the pretrained model, or of the best encoder."""
+    """Show errors of the run with the best dev score for each benchmark: of the run's own model, or else of the
+    best encoder."""
     blocks: list[Block] = []
     figures: list[Figure] = []
     for benchmark in benchmarks:

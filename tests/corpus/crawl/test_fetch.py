@@ -201,6 +201,8 @@ def test_limits_hold_for_a_path_and_those_of_http_are_refused_elsewhere(tmp_path
         for limit in ({"timeout_seconds": 5.0}, {"private_hosts": ["a.example"]}):
             with pytest.raises(ValidationError, match="is for http:// and https:// alone"):
                 FetchSpec.model_validate({**place, **limit})
+    written = FetchSpec.model_validate({"url": "hf://datasets/a/b/c.txt"}).model_dump(mode="json")
+    assert FetchSpec.model_validate(written).url == "hf://datasets/a/b/c.txt"  # a manifest names all fields
 
 
 def test_redirects_without_end_are_given_up(tmp_path: Path) -> None:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
-from korealbert.corpus.crawl.robots import RobotsUnreachable, Rules, _is_outdated
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Answer, Asked, Page, article, news, redirect, running, sitemap, text
 
@@ -111,13 +107,3 @@ def test_delay_and_concurrency_are_kept_for_each_host(tmp_path: Path) -> None:
     assert len(crawled.pages) == 5
     assert max(begun) - rules[0] >= 4 * 0.2
     assert max(open_now) <= 2
-
-
-def test_a_failure_is_kept_for_minutes_and_rules_for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed, read = Future[Rules](), Future[Rules]()
-    failed.set_exception(RobotsUnreachable("status 503", 503))
-    now = time.monotonic()
-    read.set_result(Rules(None, 404, now))
-    for seconds, outdated in ((60, [False, False]), (600, [True, False]), (100_000, [True, True])):
-        monkeypatch.setattr(time, "monotonic", lambda later=now + seconds: later)
-        assert [_is_outdated(rules) for rules in (failed, read)] == outdated

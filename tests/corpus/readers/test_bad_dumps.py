@@ -147,9 +147,10 @@ def test_a_page_with_another_tag_is_reported_wherever_batches_begin(first: bool)
     other = good.replace(b"<page>", b"<pbge>")
     spec = ExtractSpec.model_validate({"source": "w", "format": "mediawiki", "paths": ["w.xml"]})
 
-    def read(data: bytes) -> list[str]:
-        batch = RawRecords("w.xml", "utf-8", line=1, byte=1 << 20, data=data)
+    def read(data: bytes, byte: int = 1 << 20) -> list[str]:
+        batch = RawRecords("w.xml", "utf-8", line=1, byte=byte, data=data)
         return [getattr(one, "reason", "") for one in parse_pages(spec, batch, Tally())]
 
     assert sorted(read(other + good if first else good + other)) == ["", "malformed_xml"]
     assert read(b"rest</text></revision></page>\n" + good) == read(good) == [""]
+    assert read(b"<mediawiki>\n" + good, byte=len(b"\xef\xbb\xbf")) == [""]
