@@ -343,7 +343,7 @@ def _bi_encoder(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     return model, work
 
 
-def _retrieval(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _retrieve(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     size = unpacked(spec.path.path) if isinstance(spec.path, InputPath) else 0.0
     model = given.get("model")
     if spec.system != "vectors" or model is None or model.config is None:
@@ -382,7 +382,7 @@ _KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
     "features": _features,
     "finetune": _finetune,
     "bi_encoder": _bi_encoder,
-    "retrieval": _retrieval,
+    "retrieval": _retrieve,
     "summary": _summary,
     "speed": _speed,
 }

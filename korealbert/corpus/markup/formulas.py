@@ -308,7 +308,7 @@ def _text(source: str) -> str:
         return ""
     try:
         shown = _CONVERTER.latex_to_text(_PERCENT.sub(r"\\%", source), latex_context=_SYNTAX)
-    except Exception:  # _NoText, or a fault of pylatexenc, as with \\href and with \\verb at the end.
+    except Exception:  # _NoText, or a fault of pylatexenc, as with \href, or \verb at the end.
         return ""
     text = " ".join(shown.split())
     text = _PAIR.sub(r"\1 ", text)

@@ -67,11 +67,7 @@ def parse_pages(
         remedy = "a dump declares no document type and no entities: get it from its publisher"
         yield bad_record(records, declaration.start(), declaration.end(), "xml_declaration_refused", remedy)
     while start := _PAGE_START.search(data, position):
-        between = data[position : start.start()]
-        if between.strip() and (position or _is_element(records, between)):
-            begin = position + len(between) - len(between.lstrip())
-            remedy = "there is text between two pages: fetch the dump again"
-            yield bad_record(records, begin, start.start(), "malformed_xml", remedy)
+        yield from _outside_pages(records, position, start.start())
         end = data.find(PAGE_END, start.end())
         if end < 0:
             tally.records += 1
@@ -84,16 +80,18 @@ def parse_pages(
         yield page if isinstance(page, Quarantined) else _document(spec, records, page, tally, templates)
     if records.last:
         yield from _end_of_dump(records, position)
-    elif data[position:].strip() and (position or _is_element(records, data)):
-        begin = len(data) - len(data[position:].lstrip())
+    else:
+        yield from _outside_pages(records, position, len(data))
+
+
+def _outside_pages(records: RawRecords, start: int, end: int) -> Iterator[Quarantined]:
+    """Yield what lies between two pages. Before the first page of a batch only an element does, such as a page with a damaged
+    tag: the head of the dump is not one, nor is the rest of a page behind damage."""
+    text = records.data[start:end].lstrip()
+    is_head = records.byte <= len(b"\xef\xbb\xbf")
+    if text and (start or (not is_head and re.match(rb"<[a-z]", text))):
         remedy = "there is text between two pages: fetch the dump again"
-        yield bad_record(records, begin, len(data), "malformed_xml", remedy)
-
-
-def _is_element(records: RawRecords, before: bytes) -> bool:
-    """Return whether what precedes the first page of a batch is an element: neither the head of the dump nor the rest of a page
-    behind damage."""
-    return records.byte > len(b"\xef\xbb\xbf") and re.match(rb"\s*<[a-z]", before) is not None
+        yield bad_record(records, end - len(text), end, "malformed_xml", remedy)
 
 
 def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:
