@@ -114,7 +114,7 @@ class _Machines:
             time.sleep(_BEAT_SECONDS / 5)
             self.look()
         outcomes = [own, *self.outcomes.values()]
-        failures = sorted((failure for outcome in outcomes for failure in outcome.failures), key=lambda f: (f.asked, f.at))
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
         return Outcome(failures, self.lost, next((outcome.problem for outcome in outcomes if outcome.problem), ""))
 
 

@@ -53,6 +53,8 @@ class TrainingState:
     returns_to: int = 0
     """Step of the checkpoint that a collapse returns to: the newest one that was due after a good step. Checkpoints saved
     because a stop was requested do not count."""
+    returns_to_scored: int = 0
+    """The same if held-out scores show the collapse: the newest one that is not younger than the last good scores."""
     rate_factor: float = 1.0
     """Factor on the learning rate, lowered by each collapse."""
     tokens: int = 0
@@ -101,7 +103,7 @@ class Checkpoints:
         """Write the checkpoint of ``state.step``. Every rank must call it; the one that has the metrics file writes.
 
         Later checkpoints are removed first, since a run that rolled back must not resume from them. Of the earlier ones, the
-        newest and that of step ``state.returns_to`` are kept.
+        newest and those that ``state`` may return to are kept.
         """
         sharded = _gather_moments(self._model, self._engine.optimizer) if self._sharded else None
         if metrics is None:
@@ -125,7 +127,7 @@ class Checkpoints:
             sync_file(file)
         replace_directory(partial, path)
         for old in self._newest_first()[_KEPT:]:
-            if _step(old) != state.returns_to:
+            if _step(old) not in (state.returns_to, state.returns_to_scored):
                 shutil.rmtree(old)
 
     def latest(self, *, until: int | None = None) -> Checkpoint | None:
@@ -202,11 +204,17 @@ def _set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, T
     """Replace the optimiser's state by what ``_moments_of`` returned."""
     optimizer.state.clear()  # The checkpoint of step 0 has no moments, and none must survive a return to it.
     parameters = dict(model.named_parameters())
+    fused = _fused(optimizer)
     for key, tensor in moments.items():
         name, _, field = key.rpartition("/")
         parameter = parameters[name]
-        # Optimisers keep their step counters on the CPU.
-        optimizer.state[parameter][field] = tensor if field == "step" else tensor.to(parameter.device)
+        on_cpu = field == "step" and parameter not in fused
+        optimizer.state[parameter][field] = tensor if on_cpu else tensor.to(parameter.device)
+
+
+def _fused(optimizer: Optimizer) -> set[Tensor]:
+    """Return the tensors that fused kernels update: these read the step counter on the tensor's device, others on the CPU."""
+    return {tensor for group in optimizer.param_groups if group.get("fused") for tensor in group["params"]}
 
 
 _ADAM = ("exp_avg", "exp_avg_sq")
@@ -237,9 +245,11 @@ def _scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor])
     if not moments:
         return
     step = next(tensor for key, tensor in moments.items() if key.endswith("/step"))
+    fused = _fused(zero.optimizer)
     for partition in zero.single_partition_of_fp32_groups:
         empty = {field: torch.zeros_like(partition) for field in _ADAM}
-        zero.optimizer.state[partition] = {"step": step.clone(), **empty}
+        counter = step.to(partition.device if partition in fused else "cpu", copy=True)
+        zero.optimizer.state[partition] = {"step": counter, **empty}
     _link(zero)
     for name, parameter in _trained(model).items():
         for moment in _ADAM:

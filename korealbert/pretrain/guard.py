@@ -113,8 +113,8 @@ class Guard:
 
     @property
     def doubts(self) -> bool:
-        """Whether the latest step was bad. A collapse may have begun, so it must not return to this step's checkpoint."""
-        return self.state.bad_steps > 0
+        """Whether the latest step was bad or skipped. A collapse may have begun, so it must not return to its checkpoint."""
+        return self.state.bad_steps > 0 or self.state.overflows > 0
 
     def after_overflow(self, loss: float | None) -> str | None:
         """Judge a skipped step. A lower loss scale mends gradients that overflow, but not a loss that is not finite."""

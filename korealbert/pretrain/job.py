@@ -85,11 +85,14 @@ class Outcome:
     """How the ranks of one machine, or of all, have ended."""
 
     failures: list[Failure] = field(default_factory=list)
-    """Failed ranks, the cause first."""
+    """Failed ranks; sorted, the cause first."""
     lost: list[str] = field(default_factory=list)
     """Machines whose heartbeats stopped."""
     problem: str = ""
     """Message of a failure that no rank caused."""
+
+    def __post_init__(self) -> None:
+        self.failures.sort(key=lambda failure: (failure.asked, failure.at))
 
     @property
     def well(self) -> bool:

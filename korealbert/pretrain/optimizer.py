@@ -124,16 +124,16 @@ class Lamb(Optimizer):
             # DeepSpeed turns missing gradients into zeros. The update would then be weight decay alone, scaled to the norm of
             # the tensor: a head whose loss has no weight yet would shrink by the factor 1 - lr at each step.
             torch._foreach_mul_(updates, list(torch.where(norms_without_decay > 0, ratios, 0.0).unbind()))
-            self._ratios.append(ratios)
+            self._ratios.append(torch.where(norms_without_decay > 0, ratios, torch.nan))
         torch._foreach_add_(tensors, updates, alpha=-group["lr"])
 
     def ratio_quantiles(self) -> dict[str, float]:
-        """Return the smallest, median and largest trust ratio of the latest update."""
+        """Return the smallest, median and largest trust ratio of the latest update, of the tensors that it moved."""
         names = ("trust_ratio_min", "trust_ratio_median", "trust_ratio_max")
-        if not self._ratios:
+        ratios = torch.cat(self._ratios) if self._ratios else torch.empty(0)
+        if ratios.isnan().all():
             return {}
-        ratios = torch.cat(self._ratios)
-        return dict(zip(names, ratios.quantile(ratios.new_tensor([0.0, 0.5, 1.0])).tolist(), strict=True))
+        return dict(zip(names, ratios.nanquantile(ratios.new_tensor([0.0, 0.5, 1.0])).tolist(), strict=True))
 
     def _state_of(self, tensor: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[tensor]

@@ -183,8 +183,10 @@ class PretrainSpec(Spec):
         self._check_long()
         if self.dropout_until_step is not None and self.dropout_until_step >= self.steps:
             raise ValueError(f"dropout_until_step = {self.dropout_until_step} is not below steps = {self.steps}; remove it")
-        if self.stop_after_seconds is not None and (self.long or self.snapshots):
-            raise ValueError("stop_after_seconds leaves open whether the steps of long and snapshots are reached; remove these")
+        if self.stop_after_seconds is not None and (self.long or self.snapshots or self.order_from_step):
+            raise ValueError(
+                "stop_after_seconds leaves open whether the steps of long, snapshots and order_from_step come; remove these"
+            )
         self._check_objective()
         self._check_zero()
         if self.packing != "none" and self.compile == "graphs":

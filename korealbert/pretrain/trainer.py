@@ -134,6 +134,11 @@ class Trainer:
                 self._roll_back(fault)
             else:
                 self._save_if_due()
+        if not self.state.step:
+            raise Collapsed(
+                f"the {self.spec.stop_after_seconds:g} seconds were over when training had returned to its start after a "
+                "collapse; lower optimizer.lr, or raise stop_after_seconds"
+            )
         if self._out_of_time():
             self._log_and_score_last()
         if digest_of(self.frozen) != self.frozen_digest:
@@ -311,14 +316,23 @@ class Trainer:
 
     def _log_and_score(self) -> str | None:
         """Log the training metrics and score the held-out rows if due; return the guard's fault, or None."""
-        step = self.state.step
-        if step % self.spec.log_every == 0 or step == self.spec.steps:
+        state = self.state
+        if state.step % self.spec.log_every == 0 or state.step == self.spec.steps:
             self._log()
-        return self._score_heldout() if self._scores_at(step) else None
+        if not self._scores_at(state.step):
+            return None
+        fault = self._score_heldout()
+        if fault is None:
+            state.returns_to_scored = state.returns_to
+        else:
+            state.returns_to = state.returns_to_scored
+        return fault
 
     def _log_and_score_last(self) -> None:
         """Log and score as after the last step, if a time budget ended the run before it."""
         if self.state.window.targets:
+            if not self.speed.steps:  # resumed after its last step
+                self._set_learning_rate()
             self._log()
         if not self._scores_at(self.state.step):
             self._score_heldout()
@@ -335,7 +349,7 @@ class Trainer:
         metrics = state.window.metrics(self.spec.tasks, self.spec.task_weights(state.step - 1))
         state.window = TaskTotals()
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
-        metrics["gradient_norm"] = float(self.clipping.norm)
+        metrics["gradient_norm"] = float(self.clipping.norm) if self.clipping.updates else None
         if isinstance(self.optimizer, Lamb):
             metrics |= self.optimizer.ratio_quantiles()
         if self.metrics_file:
@@ -376,6 +390,8 @@ class Trainer:
         if step % self.spec.checkpoint_every == 0 or step == self.spec.steps:
             if not self.guard.doubts:
                 self.state.returns_to = step
+                if self._scores_at(step):
+                    self.state.returns_to_scored = step
             self._save()
 
     def _save(self) -> None:

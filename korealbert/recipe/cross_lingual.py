@@ -26,6 +26,8 @@ def problems_of(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     yield from _names(recipe)
     if recipe.phase2.freeze != "none":
         yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
+    if recipe.phase1.dropout_until_step is not None:
+        yield "[phase1], field 'dropout_until_step'", "phase 2 would go on without dropout; set it in [phase2] instead"
     source = recipe.shape_of_source
     for name, phase in (("phase1", recipe.phase1), ("phase2", recipe.phase2)):
         refused = noise_problems(phase, recipe.views, recipe.examples.sequence_length)

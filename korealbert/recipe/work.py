@@ -211,7 +211,9 @@ def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Wor
     long = "_long" if spec.long else ""
     initial = given["initial"].config if "initial" in given else None
     length, pieces = given["examples" + long].length, given["vocab"].pieces
-    config = initial or spec.config_for(vocab_size=pieces, sequence_length=length)
+    config = initial
+    if config is None or spec.fits(config):
+        config = spec.config_for(vocab_size=pieces, sequence_length=length)
     starts = sorted({0, *(phase.until_step for phase in spec.batch_warmup), *([spec.long.from_step] if spec.long else [])})
     operations, activations = 0, 0.0
     for start, end in pairwise([*starts, spec.steps]):

@@ -102,6 +102,8 @@ def test_contradictions_are_refused_and_identities_stay() -> None:
         spec(dropout_until_step=6)
     with pytest.raises(ValidationError, match="stop_after_seconds leaves open whether"):
         spec(stop_after_seconds=1.0, snapshots=(2,))
+    with pytest.raises(ValidationError, match="long, snapshots and order_from_step come"):
+        spec(stop_after_seconds=1.0, order_from_step=2)
     assert not {"dropout_until_step", "stop_after_seconds"} & spec().as_before().keys()
 
 

@@ -116,7 +116,7 @@ def test_skipped_steps_are_a_collapse_once_no_loss_scale_can_mend_them() -> None
 
 def test_an_fp16_run_whose_loss_is_nan_ends_in_an_error_instead_of_skipping_all_steps(alone: Ranks, tmp_path: Path) -> None:
     run = poisoned_run(alone, tmp_path, spoilt=range(24, 1000), precision="fp16", steps=12, max_rollbacks=1)
-    with pytest.raises(Collapsed, match=r"collapsed at step 11 \(fp16 overflow skipped 5 steps in a row, .* after 1 returns"):
+    with pytest.raises(Collapsed, match=r"collapsed at step 5 \(fp16 overflow skipped 5 steps in a row, .* after 1 returns"):
         run.run()
 
 
@@ -129,11 +129,14 @@ def poisoned_run(
     checkpoint_every: int = 2,
     precision: str = "fp32",
     steps: int = 8,
+    heldout_every: int = 3,
+    stop_after_seconds: float | None = None,
     **guard: object,
 ) -> Trainer:
     """Steps of eight sequences, some of which make the loss NaN."""
-    every = {"checkpoint_every": checkpoint_every, "precision": precision}
-    wishes = {"guard": guard, "model": no_dropout(), "steps": steps, **every}
+    every = {"checkpoint_every": checkpoint_every, "heldout_every": heldout_every, "precision": precision}
+    budget = {"stop_after_seconds": stop_after_seconds}
+    wishes = {"guard": guard, "model": no_dropout(), "steps": steps, **every, **budget}
     run = trainer(spec(**wishes), out_dir, alone, stop_after=stop_after)
 
     def spoil(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> Tensor:
@@ -198,6 +201,29 @@ def test_a_checkpoint_that_was_due_amid_bad_steps_is_not_returned_to(alone: Rank
         run.run()
     (event,) = lines(tmp_path, "guard")
     assert (event["at_step"], event["step"]) == (23, 20)
+
+
+def test_a_collapse_that_scores_show_returns_to_what_scored_well(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(0), steps=24, heldout_every=6)
+    judge = Guard.after_scoring
+
+    def guesses_from_8(guard: Guard, accuracy: float | None, rows: int) -> str | None:
+        collapsed = run.state.step >= 8 and not guard.state.rollbacks
+        return judge(guard, 0.5 if collapsed else 0.99, 200)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "after_scoring", guesses_from_8)
+        run.run()
+    (event,) = lines(tmp_path, "guard")
+    assert (event["at_step"], event["step"]) == (12, 6), "the checkpoints of steps 8 and 10 are of the collapsed model"
+
+
+def test_a_budget_that_ends_amid_a_return_to_the_start_leaves_no_untrained_model(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(8, 16), checkpoint_every=4, stop_after_seconds=1.0)
+    run.clock = iter(range(0, 10_000, 10)).__next__
+    with pytest.raises(Collapsed, match=r"the 1 seconds were over .* raise stop_after_seconds"):
+        run.run()
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def rising_run(

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from korealbert.pretrain import worker
+from korealbert.pretrain.job import Failure, Outcome
 from korealbert.pretrain.launch import RankFailed, RanksStopped, run_ranks, stop_all
 from korealbert.pretrain.machines import Place
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -107,6 +108,14 @@ sys.exit(1)
     assert words[0] == "training process 1 of 2 ended with status 1:"
     assert words[1].startswith("Traceback")
     assert words[-1] == "ValueError: the shard is torn"
+
+
+def test_of_failures_found_at_once_the_first_is_the_cause_and_no_rank_that_was_asked_to_end() -> None:
+    victim, asked, cause = (
+        Failure(rank, status, at, "", "localhost")
+        for rank, status, at in [(0, 1, 3.0), (1, -signal.SIGTERM, 1.0), (2, -9, 2.0)]
+    )
+    assert Outcome([victim, asked, cause]).failures == [cause, victim, asked]
 
 
 def test_a_rank_that_the_kernel_killed_is_named_and_the_others_do_not_outlive_it(launch: Launch, tmp_path: Path) -> None:

@@ -106,6 +106,11 @@ def test_a_tensor_that_never_had_a_gradient_does_not_decay() -> None:
         optimizer.step()
     assert torch.equal(unused.detach(), torch.ones(3, 3))
     assert used.detach().max() < 0.98
+    assert len(set(optimizer.ratio_quantiles().values())) == 1, "the tensor that stays has no ratio"
+    used.grad = torch.zeros(3, 3)
+    optimizer = Lamb([unused], lr=0.01, weight_decay=0.01)
+    optimizer.step()
+    assert optimizer.ratio_quantiles() == {}
 
 
 @pytest.mark.parametrize("scaled", [False, True])

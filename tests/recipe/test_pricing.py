@@ -456,3 +456,11 @@ def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path:
     other = tables[0] + tables[2] + tables[3].replace("[finetune.nsmc]", '[finetune.reviews]\ntask = "nsmc"')
     (tmp_path / "other.toml").write_text(other, "utf-8")
     assert advice(tmp_path / "other.toml") == [left.replace("nsmc", "reviews")], "benchmarks have the names of their tables"
+
+
+def test_weights_that_a_deeper_model_starts_from_do_not_make_it_cheaper(tmp_path: Path) -> None:
+    path = SAMPLE.parents[1] / "ablations" / "sample" / "albert-table-11.toml"
+    planned = recipes.prepare(path, Store(tmp_path / "store"), machine="corex2").planned
+    seconds = {stage.label: stage.cost.seconds or 0.0 for stage in planned if stage.cost}
+    three, six, twelve = (seconds[f"pretrain/layers-{layers}/1"] for layers in (3, 6, 12))
+    assert twelve - six == pytest.approx(2 * (six - three), rel=0.05)

@@ -297,6 +297,11 @@ BROKEN = {
         '[phase2]\nfreeze = "chameleon"\n',
         r"\[phase2\], field 'freeze': phase 2 trains everything",
     ),
+    "phase 1 that ends dropout": (
+        "[phase1]\n",
+        "[phase1]\ndropout_until_step = 2\n",
+        r"\[phase1\], field 'dropout_until_step': phase 2 would go on without dropout",
+    ),
     "other objective": ("[phase1]\n", '[phase1]\nobjective = "rtd"\n', r"\[phase1\], field 'objective': Input should be 'mlm'"),
     "embeddings of their own": (
         "[phase1]\n",
