@@ -46,9 +46,10 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _COUNTERS_AT_ONCE = 8_192
 """Counters computed together, few enough that their words stay in the CPU's cache over all rounds."""
-_MAX_INDEX = 1 << 14
-"""Indices of a draw are below this: 12 bits of blocks of four words."""
-_MAX_ATTEMPT = 1 << 12
+_ATTEMPT_BIT, _STREAM_BIT = 12, 24
+"""The first word of a counter holds the block from bit 0 on, the attempt and the stream from these bits on."""
+_MAX_INDEX = 4 << _ATTEMPT_BIT
+"""Indices of a draw are below this, so that their blocks of four words end below the attempt."""
 
 
 class Stream(IntEnum):
@@ -107,16 +108,18 @@ def draw_block(
 ) -> tuple[Words, Words, Words, Words]:
     """Return four words for every id.
 
-    ``ids`` (64 bits), ``minor`` (32 bits: view or chunk number) and ``block`` (12 bits) broadcast to the shape of the result;
-    ``attempt`` (12 bits) counts the attempts of rejection sampling. Raises ValueError for a seed outside 0..2**64-1.
+    ``ids`` (64 bits), ``minor`` (32 bits: view or chunk number) and ``block`` (24 bits) broadcast to the shape of the result.
+    ``attempt`` (12 bits) counts the attempts of rejection sampling. It shares the upper 12 bits of ``block``: a stream with
+    attempts has blocks below 2**12. Raises ValueError for a seed outside 0..2**64-1.
     """
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed lies in 0..2**64-1, not {seed}")
-    assert 0 <= attempt < _MAX_ATTEMPT
-    wide = np.asarray(ids, dtype=np.uint64)
-    purpose = np.uint64((stream << 24) | (attempt << 12))
+    assert 0 <= attempt < 1 << (_STREAM_BIT - _ATTEMPT_BIT)
+    blocks, wide = np.asarray(block, dtype=np.uint64), np.asarray(ids, dtype=np.uint64)
+    assert blocks.max(initial=0) < 1 << (_ATTEMPT_BIT if attempt else _STREAM_BIT)
+    purpose = np.uint64((stream << _STREAM_BIT) | (attempt << _ATTEMPT_BIT))
     counter = (
-        np.asarray(block, dtype=np.uint64) | purpose,
+        blocks | purpose,
         np.asarray(minor, dtype=np.uint64) & _MASK,
         wide & _MASK,
         wide >> _HALF,

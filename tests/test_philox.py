@@ -51,6 +51,14 @@ def test_a_seed_beyond_64_bits_is_refused() -> None:
         draw_block(1 << 64, Stream.MASK_ORDER, 1)
 
 
+def test_blocks_and_attempts_stay_apart() -> None:
+    with pytest.raises(AssertionError):
+        draw_block(1, Stream.NEXT_SENTENCE, 1, block=1 << 12, attempt=1)
+    with pytest.raises(AssertionError):
+        draw_block(1, Stream.MASK_PIECE, 1, block=[0, 1 << 24])
+    assert int(draw_block(1, Stream.MASK_PIECE, 1, block=8_188)[0]) == 2_564_262_972
+
+
 def test_mixing_equals_splitmix64() -> None:
     gamma = np.uint64(0x9E3779B97F4A7C15)
     states = np.array([1, 2, 3], dtype=np.uint64) * gamma

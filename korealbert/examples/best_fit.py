@@ -130,7 +130,7 @@ class PackedBatches(ExampleBatches):
         except IndexError as error:
             raise self._damaged(view, error) from error
         return Batch(
-            input_ids=flat.reshape(len(rows), -1),
+            input_ids=flat.reshape(len(rows), self.sequence_length),
             token_type_ids=np.zeros((len(rows), 0), dtype=np.int64),
             lengths=slots(counts, sizes, self._slots, np.int64),
             mlm_positions=mlm.slots(mlm.within, 0),

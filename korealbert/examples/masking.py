@@ -64,9 +64,9 @@ class MaskingSpec(Spec):
 
     def rate_in(self, view: int) -> float:
         """Return the share of pieces predicted in a view, counted from 0."""
-        if self.rate_from is None:
+        if self.rate_from is None or view >= self.rate_views - 1:
             return self.rate
-        return self.rate_from + (self.rate - self.rate_from) * min(1.0, view / (self.rate_views - 1))
+        return self.rate_from + (self.rate - self.rate_from) * (view / (self.rate_views - 1))
 
     def slots(self, sequence_length: int) -> int:
         """Return P, the prediction slots per row."""

@@ -62,7 +62,7 @@ class ExamplesSpec(Spec):
     heldout_share: float = Field(default=0.01, ge=0.0, lt=1.0)
     """Share of documents, by hash of their id, held out of training: at least one document unless it is 0."""
     heldout_max_rows: int = Field(default=20_000, ge=1)
-    """Maximum of held-out rows, divided equally among shards. ``heldout_rest`` decides about further documents of the
+    """Maximum of held-out rows, divided evenly among shards. ``heldout_rest`` decides about further documents of the
     held-out share."""
     heldout_rest: Literal["train", "unused"] = "train"
     """Documents of the held-out share beyond ``heldout_max_rows`` go into training, or are dropped as ``heldout_unused``.
@@ -92,6 +92,8 @@ class PackJob:
     """Maximum of held-out rows from this job."""
     all_heldout: bool = False
     """Whether all these documents are held out."""
+    digest: str = ""
+    """Of the vocabulary's artifact; a process keeps a vocabulary loaded until another digest comes."""
 
 
 @dataclass
@@ -169,16 +171,23 @@ class ExamplesStats(DocumentStats):
 
 def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExamplesStats:
     """Pack all documents. Raises ValueError if there is no row, or no held-out row although some were requested."""
-    groups = _groups(inputs["documents"])
-    quota = -(-spec.heldout_max_rows // max(1, len(groups)))
-    drawn = spec.model_copy(update={"heldout_share": _share(spec, inputs["documents"])})
-    jobs = [PackJob(group, inputs["vocab"].path, drawn, quota) for group in groups]
+    groups, vocab = _groups(inputs["documents"]), inputs["vocab"]
+    drawn = spec.model_copy(update={"heldout_share": _share(spec, inputs["documents"], vocab)})
+    quota, more = divmod(spec.heldout_max_rows, max(1, len(groups)))
+    jobs = [
+        PackJob(group, vocab.path, drawn, quota + (number < more), digest=vocab.output_digest)
+        for number, group in enumerate(groups)
+    ]
+    most = quota + (more > 0)
     if "heldout" in inputs:
         if spec.heldout_share:
             raise ValueError(
                 f"examples: heldout_share = {spec.heldout_share}, but the held-out documents are given; set it to 0"
             )
-        jobs += [PackJob(group, inputs["vocab"].path, spec, 0, all_heldout=True) for group in _groups(inputs["heldout"])]
+        jobs += [
+            PackJob(group, vocab.path, spec, 0, all_heldout=True, digest=vocab.output_digest)
+            for group in _groups(inputs["heldout"])
+        ]
     parts = list(map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack"))
     morphemes = sum_stats([{"seconds": 0.0, "megabytes": 0.0}, *(part.pop("morphemes") for part in parts)])
     if morphemes["seconds"]:  # This takes most of the stage's time.
@@ -189,21 +198,23 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents;{few} look at the dropped ones")
     if stats.get("rows_unused") and not stats["rows_heldout"]:
         raise ValueError(
-            f"examples: heldout_max_rows = {spec.heldout_max_rows} allows {quota} in each of {len(groups)} shards, and every "
-            "held-out document has more; raise heldout_max_rows"
+            f"examples: heldout_max_rows = {spec.heldout_max_rows} allows at most {most} in each of {len(groups)} shards, and "
+            "every held-out document has more than its shard has room for; raise heldout_max_rows"
         )
     if spec.heldout_share and not stats["rows_heldout"]:
         raise ValueError(
             f"examples: no held-out row: of {stats['documents_in']:,} documents none fell into heldout_share = "
-            f"{spec.heldout_share}, or each that did has more than the {quota} rows that heldout_max_rows = "
-            f"{spec.heldout_max_rows} leaves to a shard; raise heldout_share or heldout_max_rows, or set heldout_share to 0"
+            f"{spec.heldout_share}, or each that did gave no row (look at the dropped ones) or more than its shard's part of "
+            f"heldout_max_rows = {spec.heldout_max_rows}, at most {most}; raise heldout_share or heldout_max_rows, or set "
+            "heldout_share to 0"
         )
     capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
     return ExamplesStats.of({**stats, "fill": round(stats["pieces"] / capacity, 4)})
 
 
-def _share(spec: ExamplesSpec, documents: Artifact) -> float:
-    """Return the share of documents to hold out. If the spec's share holds out none of few documents, raise it until one is.
+def _share(spec: ExamplesSpec, documents: Artifact, vocab: Artifact) -> float:
+    """Return the share of documents to hold out. If none of few documents that gives a row falls into the spec's share, raise
+    it until one does.
 
     With ``heldout_rest = "unused"`` it is always the spec's share: another one would hold out other documents of a larger
     corpus.
@@ -213,11 +224,18 @@ def _share(spec: ExamplesSpec, documents: Artifact) -> float:
     few = _FEW_HELD_OUT / spec.heldout_share if spec.heldout_share else 0.0
     if documents.stats.get("documents_out", few) >= few:
         return spec.heldout_share
-    found = [document.id for path in documents.files("documents-*.arrow") for document in read_documents(path)]
-    draws = draw_block(spec.seed, Stream.HELDOUT, np.array([int(one, 16) for one in found], dtype=np.uint64))[0]
-    if len(draws) < 2 or happens(draws, spec.heldout_share).any():
+    packer = ShardPacker(PackJob((), vocab.path, spec, 0, digest=vocab.output_digest), 0)
+    found, lowest = 0, 1 << 32
+    for path in documents.files("documents-*.arrow"):
+        for batch in batches_of(read_documents(path)):
+            found += len(batch)
+            draws = draw_block(spec.seed, Stream.HELDOUT, _numbers_of(batch))[0]
+            lower = (place for place in np.argsort(draws) if draws[place] < lowest)
+            first = next((place for place in lower if packer.gives_rows(batch[place])), None)
+            lowest = lowest if first is None else int(draws[first])
+    if found < 2 or lowest == 1 << 32:
         return spec.heldout_share
-    return float(int(draws.min()) + 1) / 2.0**32
+    return max(spec.heldout_share, (lowest + 1) / 2.0**32)
 
 
 def _groups(documents: Artifact) -> list[tuple[Path, ...]]:
@@ -235,7 +253,7 @@ def _rate(seconds: float, megabytes: float) -> str:
 def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
     """Pack some shards of documents into one shard of rows, identical in every process."""
     packer = ShardPacker(job, index)
-    morphemes = encoder_of(job.vocabulary)[1].morphemes
+    morphemes = encoder_of(job.vocabulary, job.digest)[1].morphemes
     before_it = dict(morphemes)
     with TableWriter(out_dir / f"dropped-{index:05d}.arrow", DROPPED_SCHEMA) as dropped:
         for path in job.documents:
@@ -259,10 +277,15 @@ def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 @lru_cache(maxsize=1)
-def encoder_of(vocabulary: Path) -> tuple[Vocabulary, DocumentEncoder | LineEncoder]:
+def encoder_of(vocabulary: Path, digest: str) -> tuple[Vocabulary, DocumentEncoder | LineEncoder]:
     """Load a vocabulary and its encoder, cached: a process packs many shards, and the tables take a tenth of a second."""
     loaded = Vocabulary.load(vocabulary)
     return loaded, LineEncoder(loaded) if isinstance(loaded, KeptVocabulary) else DocumentEncoder(loaded)
+
+
+def _numbers_of(documents: list[Document]) -> npt.NDArray[np.uint64]:
+    """Return the ids of documents as numbers: [D]."""
+    return np.array([int(document.id, 16) for document in documents], dtype=np.uint64)
 
 
 class ShardPacker:
@@ -271,7 +294,7 @@ class ShardPacker:
     def __init__(self, job: PackJob, index: int) -> None:
         self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
         self._all_heldout = job.all_heldout
-        self._vocabulary, self._encoder = encoder_of(job.vocabulary)
+        self._vocabulary, self._encoder = encoder_of(job.vocabulary, job.digest)
         self._width = pieces_per_row(job.spec.sequence_length)
         dtype = id_type(self._vocabulary.size).to_pandas_dtype()
         self._splits = {split: _RowCollector(self._width, dtype) for split in _SPLITS}
@@ -290,7 +313,7 @@ class ShardPacker:
         if not fitting:
             return
         encoded = self._encoder.encode([document.text for document in fitting])
-        doc_ids = np.array([int(document.id, 16) for document in fitting], dtype=np.uint64)
+        doc_ids = _numbers_of(fitting)
         heldout = happens(draw_block(self._spec.seed, Stream.HELDOUT, doc_ids)[0], self._spec.heldout_share)
         self._counts.update(sentences=len(encoded.sentence_lengths), pieces_in=len(encoded.pieces))
         for place, (begin, pieces, cut) in enumerate(self._cut(encoded, doc_ids)):
@@ -308,6 +331,13 @@ class ShardPacker:
                 self._drop(fitting[place], "heldout_unused", rule, dropped)
         for collector in self._splits.values():
             collector.end_batch(encoded.pieces)
+
+    def gives_rows(self, document: Document) -> bool:
+        """Return whether a document is neither too long nor too short for a row; it is not added."""
+        if len(document.text) > self._spec.max_characters:
+            return False
+        [(_, _, cut)] = self._cut(self._encoder.encode([document.text]), _numbers_of([document]))
+        return bool(cut.chunks)
 
     def _drop(self, document: Document, reason: str, rule: str, dropped: TableWriter) -> None:
         self._dropped[reason] += 1
@@ -384,7 +414,7 @@ def _length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
 
 STAGE = Stage(
     "examples",
-    version=4,
+    version=5,
     spec=ExamplesSpec,
     run=run,
     table="examples",

@@ -234,8 +234,8 @@ def cut_document(
     """Cut a document into chunks, in order.
 
     ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0; ``target_of(i)``
-    gives the length at which chunk i may end. A sentence without a space in ``max_pieces`` pieces is cut where the chunk is
-    full.
+    gives the length at which chunk i may end. A sentence without a space where a chunk has at least ``min_pieces`` is cut where
+    the chunk is full, so only the end of a document can be too short.
     """
     result = Chunks()
     ends = list(accumulate(sentence_lengths))
@@ -251,7 +251,7 @@ def cut_document(
             after = last + 1
         elif after < len(ends):
             begin = ends[after - 1] if after > sentence else position
-            cut = _cut_at_a_space(spaced, begin, limit - begin, forced=after == sentence)
+            cut = _cut_at_a_space(spaced, begin, limit - begin, needed=min_pieces - (begin - position))
         length = (ends[after - 1] if after > sentence else position) + cut - position
         if length >= min_pieces:
             parts = list(sentence_lengths[sentence:after])
@@ -269,11 +269,14 @@ def cut_document(
     return result
 
 
-def _cut_at_a_space(spaced: bytes, position: int, room: int, *, forced: bool) -> int:
-    """Return the most pieces that fit into ``room`` and end at a space; if there is none, all if ``forced``, else 0."""
-    cut = spaced.rfind(1, position + 1, position + room + 1)
+def _cut_at_a_space(spaced: bytes, position: int, room: int, *, needed: int) -> int:
+    """Return the most pieces that fit into ``room`` and end at a space, at least ``needed`` (which may be negative).
+
+    If there are none, return ``room`` if pieces are needed, else 0.
+    """
+    cut = spaced.rfind(1, position + max(1, needed), position + room + 1)
     if cut < 0:
-        return room if forced else 0
+        return room if needed > 0 else 0
     return cut - position
 
 

@@ -101,6 +101,8 @@ class ViewJob:
     spec: ViewsSpec
     finished: Path | None = None
     """The same shard in another artifact."""
+    digests: tuple[str, str] = ("", "")
+    """Of the artifacts of rows and vocabulary; a process keeps both loaded until other digests come."""
 
 
 class NoiseStats(Statistics):
@@ -165,19 +167,20 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Vie
 
 def _refuse_one_document(examples: Path) -> None:
     """Raise ValueError if all rows of a split come from one document, since NSP draws from a second one."""
-    for split in ("train", "heldout"):
+    for split, remedy in (("train", "take more documents"), ("heldout", "raise examples.heldout_share, or set it to 0")):
         table = RowTable(examples, split)
         documents = {int(i) for shard in table.shards for i in np.unique(shard.doc_id)}
         if len(table) and len(documents) < 2:
             raise ValueError(
-                f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one; take more "
-                "documents, or set sentence_task = 'sop'"
+                f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one; {remedy}, "
+                "or set sentence_task = 'sop'"
             )
 
 
 def _jobs(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Iterator[ViewJob]:
     """Yield the shards of all views, each with the file of an artifact that has the same noise, if there is one."""
-    examples, vocab = inputs["examples"], inputs["vocab"].path
+    examples, vocab = inputs["examples"], inputs["vocab"]
+    digests = examples.output_digest, vocab.output_digest
     finished = _same_noise(spec, inputs, runtime)
     views = [(view, f"view-{view:03d}", "train-*.arrow") for view in range(spec.views if spec.stored else 1)]
     for view, directory, shards in (*views, (HELDOUT_VIEW, "heldout", "heldout-*.arrow")):
@@ -187,7 +190,8 @@ def _jobs(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Iterator[ViewJob
             source = None
         for path in examples.files(shards):
             target = Path(directory, path.name) if kept else None
-            yield ViewJob(path, view, target, vocab, spec, None if source is None else source / path.name)
+            linked = None if source is None else source / path.name
+            yield ViewJob(path, view, target, vocab.path, spec, linked, digests)
 
 
 def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact | None:
@@ -223,7 +227,8 @@ def _make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
 def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
     """Draw one shard's noise in one view. Returns its counts."""
     rows, header = open_rows(job.rows)
-    vocabulary, words = _vocabulary(job.vocabulary)
+    of_rows, of_vocabulary = job.digests
+    vocabulary, words = _vocabulary(job.vocabulary, of_vocabulary)
     if vocabulary.sha256 != header.vocab_sha256:
         raise ValueError(
             f"{job.rows}: packed with the vocabulary {header.vocab_sha256}, but {vocabulary.path} is {vocabulary.sha256}; "
@@ -235,7 +240,8 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
             'set the unit to "token"'
         )
     settings = job.spec.noise(header.sequence_length, header.vocab_size)
-    pool = _row_table(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None
+    split = job.rows.name.split("-")[0]
+    pool = _row_table(job.rows.parent, split, of_rows) if settings.sentence_task == "nsp" else None
     view, parts = draw_view(rows, words, settings, job.view, pool)
     counts = sum_stats(parts)
     if job.target is not None:
@@ -245,18 +251,21 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _vocabulary(path: Path) -> tuple[Vocabulary, WordTable]:
+def _vocabulary(path: Path, digest: str) -> tuple[Vocabulary, WordTable]:
     """Load a vocabulary and its word tables, cached: a process draws many shards, and they take a tenth of a second."""
     vocabulary = Vocabulary.load(path)
     return vocabulary, vocabulary.words()
 
 
-_row_table = lru_cache(maxsize=2)(RowTable)
+@lru_cache(maxsize=2)
+def _row_table(examples: Path, split: str, digest: str) -> RowTable:
+    """Open the rows from which second segments are drawn, cached for the same reason."""
+    return RowTable(examples, split)
 
 
 STAGE = Stage(
     "views",
-    version=3,
+    version=4,
     spec=ViewsSpec,
     run=run,
     table="views",

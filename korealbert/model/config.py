@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter, ValidationInfo, model_validator
 from safetensors import safe_open
 
 from korealbert.artifact import Spec
@@ -26,13 +26,17 @@ _HEAD_SIZE = 64
 """Width of an attention head if a spec gives no number of heads (ALBERT, section 3: H/64 heads, feed-forward 4H)."""
 
 
-def _filled_in(data: Any, intermediate_size: Callable[[int], int]) -> Any:
-    """Replace 0 by derived sizes, so that a written default and an omitted one give the same identity."""
-    hidden = data.get("hidden_size", _HIDDEN_SIZE) if isinstance(data, dict) else None
-    if not isinstance(hidden, int):
-        return data
-    derived = {"num_heads": max(1, hidden // _HEAD_SIZE), "intermediate_size": intermediate_size(hidden)}
-    return data | {name: data.get(name) or size for name, size in derived.items()}
+def _derived(from_hidden_size: Callable[[int], int]) -> AfterValidator:
+    """Replace 0 by a size that follows from the hidden size, so that a written default and an omitted one give the same
+    identity. An invalid hidden size is an error of its own."""
+
+    def fill_in(size: int, info: ValidationInfo) -> int:
+        return size or from_hidden_size(info.data.get("hidden_size", _HIDDEN_SIZE))
+
+    return AfterValidator(fill_in)
+
+
+_Heads = Annotated[int, _derived(lambda hidden: max(1, hidden // _HEAD_SIZE))]
 
 
 class ModelSpec(Spec):
@@ -44,9 +48,9 @@ class ModelSpec(Spec):
     """H: width of the encoder. If it equals E, there is no projection between them."""
     num_layers: int = Field(default=12, ge=1)
     """Number of layers, which may share parameters."""
-    num_heads: int = Field(default=0, ge=0)
+    num_heads: _Heads = Field(default=0, ge=0, validate_default=True)
     """Attention heads; 0 means hidden_size / 64."""
-    intermediate_size: int = Field(default=0, ge=0)
+    intermediate_size: Annotated[int, _derived(lambda hidden: 4 * hidden)] = Field(default=0, ge=0, validate_default=True)
     """Inner width of the feed-forward block; 0 means 4 × hidden_size."""
     share: Literal["all", "attention", "ffn", "none"] = "all"
     """Which parameters the layers share: all, those of attention (Q, K, V, O and their LayerNorm), those of the feed-forward
@@ -75,11 +79,6 @@ class ModelSpec(Spec):
     """Added to the variance in every LayerNorm."""
     initializer_range: float = Field(default=0.02, gt=0)
     """Standard deviation σ of the initial matrices, drawn from a normal distribution cut at ± 2 σ."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in_derived_sizes(cls, data: Any) -> Any:
-        return _filled_in(data, lambda hidden: 4 * hidden)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -211,9 +210,9 @@ class ModernSpec(Spec):
     """H: width of the encoder and of the word table."""
     num_layers: int = Field(default=22, ge=1)
     """Number of layers, which share no parameters."""
-    num_heads: int = Field(default=0, ge=0)
+    num_heads: _Heads = Field(default=0, ge=0, validate_default=True)
     """Attention heads; 0 means hidden_size / 64."""
-    intermediate_size: int = Field(default=0, ge=0)
+    intermediate_size: Annotated[int, _derived(lambda hidden: 3 * hidden // 2)] = Field(default=0, ge=0, validate_default=True)
     """Inner width of the gated feed-forward block (half the rows of its first matrix); 0 means 3/2 × hidden_size."""
     global_every: int = Field(default=3, ge=1)
     """Layers 0, n, 2n, … attend to the whole sequence, the others to their neighbourhood (``local_attention``)."""
@@ -236,11 +235,6 @@ class ModernSpec(Spec):
     initializer_range: float = Field(default=0.02, ge=0)
     """Standard deviation σ of the initial matrices, cut at ± 2 σ; 0 means 1 / √(inputs of the matrix). It is divided by
     √(2 · num_layers) for matrices that write into the residual stream, and for that of the masked-token head."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in_derived_sizes(cls, data: Any) -> Any:
-        return _filled_in(data, lambda hidden: 3 * hidden // 2)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -164,22 +164,42 @@ class _MorphemeTokenizer:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def __call__(self, text: str | Sequence[str], text_pair: str | Sequence[str] | None = None, **options: Any) -> Any:
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        text_pair: str | Sequence[str] | None = None,
+        *,
+        return_tensors: Any = None,
+        **options: Any,
+    ) -> Any:
         """Return the tokenizer's output for the cut texts; a special piece is only cut if the tokenizer reads it as text."""
         texts = [self._split(text), self._split(text_pair)]
         encoded = self._tokenizer(*texts, **options)
+        alone = isinstance(text, str)
+        in_rows = not alone or "overflow_to_sample_mapping" in encoded
         if "offset_mapping" in encoded:
-            alone = isinstance(text, str)
-            rows = [encoded["offset_mapping"]] if alone else encoded["offset_mapping"]
+            rows = encoded["offset_mapping"] if in_rows else [encoded["offset_mapping"]]
+            numbers = encoded.get("overflow_to_sample_mapping", range(len(rows)))
             shifted = []
-            for row, offsets in enumerate(rows):
-                places = [_places(part if alone or part is None else part[row]) for part in texts]
+            for row, (number, offsets) in enumerate(zip(numbers, rows, strict=True)):
+                places = [_places(part if alone or part is None else part[number]) for part in texts]
                 owners = encoded.sequence_ids(row)
                 shifted.append([_before(places[owner or 0], span) for owner, span in zip(owners, offsets, strict=True)])
-            encoded["offset_mapping"] = shifted[0] if alone else shifted
-        return encoded
+            encoded["offset_mapping"] = shifted if in_rows else shifted[0]
+        return encoded.convert_to_tensors(return_tensors, prepend_batch_axis=not in_rows)
+
+    def encode(self, text: str, text_pair: str | None = None, **options: Any) -> Any:
+        """Return the ids of the cut text."""
+        return self(text, text_pair, **options)["input_ids"]
+
+    def tokenize(self, text: str, pair: str | None = None, *, add_special_tokens: bool = False, **options: Any) -> list[str]:
+        """Return the pieces of the cut text."""
+        pieces: list[str] = self(text, pair, add_special_tokens=add_special_tokens, **options).tokens()
+        return pieces
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # Copying and unpickling ask for these before there is a tokenizer.
+            raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
         return getattr(self._tokenizer, name)
 
     def __len__(self) -> int:

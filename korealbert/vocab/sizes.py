@@ -115,13 +115,13 @@ def _train(trial: _Trial, index: int, out_dir: Path) -> dict[str, Any]:
         model = train_model(trial.spec, trial.text)
     except ValueError as error:
         raise ValueError(f"vocab_sizes.sizes, {trial.spec.model_type} of {trial.spec.size:,}: {error}") from error
-    write_vocabulary(model, directory)
+    write_vocabulary(trial.spec, model, directory)
     return {"model_type": trial.spec.model_type, **vocabulary_facts(Vocabulary.load(directory), trial.sentences).facts()}
 
 
 STAGE = Stage(
     "vocab_sizes",
-    version=2,
+    version=3,
     spec=VocabSizesSpec,
     run=run,
     table="vocab_sizes",

@@ -23,7 +23,7 @@ from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Ru
 from korealbert.artifact.files import atomic_write
 from korealbert.vocab.morphemes import BOUNDARY, cut_sentences, write_analyser
 from korealbert.vocab.normalisation import rules, rules_tsv
-from korealbert.vocab.sampling import Sample, SampleLimits, sample_sentences
+from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, Sample, SampleLimits, sample_sentences
 from korealbert.vocab.tokenizer import (
     FIRST_ORDINARY_ID,
     MODEL_FILE,
@@ -131,7 +131,7 @@ class VocabStats(VocabularyFacts):
     sampled_by_source: dict[str, int] = Field(default_factory=dict)
     """Sentences by source."""
     sentences: int | None = None
-    """Number of sentences in the corpus."""
+    """Number of sentences that could be sampled: without too long ones, and without those of sources of weight 0."""
     too_long_sentences: int = 0
 
 
@@ -148,7 +148,7 @@ def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Voc
     sample = training_sample(spec, inputs["documents"], out_dir, runtime)
     runtime.report(Progress(0, None, "sentences", message=f"training on {len(sample.sentences):,} sentences"))
     model = train_model(spec, training_text(spec, sample.sentences, out_dir, runtime))
-    write_vocabulary(model, out_dir)
+    write_vocabulary(spec, model, out_dir)
     listing = "".join(f"{piece.piece}\t{piece.score:g}\n" for piece in model.pieces)
     atomic_write(out_dir / "spiece.vocab", listing.encode("utf-8"))
     atomic_write(out_dir / "tokenizer.json", fast_tokenizer(model).to_str(pretty=True).encode("utf-8"))
@@ -175,15 +175,21 @@ def training_sample(spec: VocabSpec, documents: Artifact, out_dir: Path, runtime
     return sample
 
 
+_RESERVED = re.compile(f"[\u2585{BOUNDARY}]")
+"""SentencePiece ignores sentences with U+2585, its mark of unknown characters. No text gives a piece for the boundary."""
+
+
 def training_text(spec: VocabSpec, sentences: list[str], out_dir: Path, runtime: Runtime) -> list[str]:
-    """Return the sentences as ``train_model`` takes them: cut into morphemes if the spec says so, on all cores."""
-    return sentences if spec.morphemes == "none" else cut_sentences(sentences, out_dir, runtime)
+    """Return the sentences as ``train_model`` takes them: with spaces in place of reserved characters, and cut into morphemes
+    if the spec says so, on all cores."""
+    readable = [_RESERVED.sub(" ", sentence) for sentence in sentences]
+    return readable if spec.morphemes == "none" else cut_sentences(readable, out_dir, runtime)
 
 
-def write_vocabulary(model: Any, directory: Path) -> None:
+def write_vocabulary(spec: VocabSpec, model: Any, directory: Path) -> None:
     """Write what ``Vocabulary.load`` reads."""
     atomic_write(directory / MODEL_FILE, model.SerializeToString(deterministic=True))
-    if any(piece.piece == BOUNDARY for piece in model.pieces):
+    if spec.morphemes == "everywhere":
         write_analyser(directory)
 
 
@@ -210,7 +216,12 @@ def train_model(spec: VocabSpec, sentences: list[str]) -> Any:
     return _with_exact_scores(model)
 
 
+_BYTES_WHEN_CUT = 4
+"""Most bytes of a sentence cut into morphemes for each byte before: a boundary has three, and one follows at most each byte."""
+
+
 def _train(spec: VocabSpec, sentences: list[str], rules_file: Path, written: io.BytesIO) -> None:
+    limit: dict[str, Any] = {} if spec.morphemes == "none" else {"max_sentence_length": MAX_SENTENCE_BYTES * _BYTES_WHEN_CUT}
     try:
         SentencePieceTrainer.Train(
             sentence_iterator=iter(sentences),
@@ -232,6 +243,7 @@ def _train(spec: VocabSpec, sentences: list[str], rules_file: Path, written: io.
             control_symbols=list(SPECIAL_PIECES[SPECIAL.cls :]),
             num_threads=spec.training_threads,
             minloglevel=2,
+            **limit,
         )
     except (RuntimeError, ValueError) as error:
         raise _explained(error, spec, len(sentences)) from error
@@ -347,7 +359,7 @@ def _histogram(pieces_per_word: Any) -> dict[str, int]:
 
 STAGE = Stage(
     "vocab",
-    version=4,
+    version=5,
     spec=VocabSpec,
     run=run,
     table="vocab",

@@ -86,6 +86,12 @@ def test_packed_rows_hold_the_sequences_and_targets_of_the_single_ones(packed: A
         assert not batch.input_ids[place, begin:].any()
 
 
+def test_no_rows_make_an_empty_batch(packed: Artifact, noised: Artifact) -> None:
+    batch = PackedBatches(packed.path, noised.path, "train").gather(1, np.empty(0, dtype=np.int64))
+    assert batch.input_ids.shape == (0, SEQUENCE_LENGTH)
+    assert all(len(getattr(batch, f.name)) == 0 for f in fields(Batch))
+
+
 def test_offsets_lead_to_where_a_token_was(packed: Artifact, noised: Artifact) -> None:
     absolute, relative = (ExampleBatches(packed.path, noised.path, "train", wop_reach=reach) for reach in (0, 3))
     rows = np.arange(absolute.num_rows)

@@ -24,13 +24,14 @@ def targets_of(ids: np.ndarray, scope: str) -> ChunkTargets:
 
 
 @settings(max_examples=300)
-@given(st.lists(st.integers(1, 60), max_size=12), st.integers(MIN, N_MAX), st.booleans(), st.integers(1, 9))
+@given(st.lists(st.integers(1, 60), max_size=12), st.integers(MIN, N_MAX), st.booleans(), st.integers(1, 60))
 def test_chunks_and_dropped_pieces_are_all_pieces(lengths: list[int], target: int, carry: bool, word: int) -> None:
     spaced = np.arange(sum(lengths) + 1) % word == 0
     result = cut(lengths, target, carry=carry, spaced=spaced)
     kept = sum(chunk.length for chunk in result.chunks)
     assert kept + result.too_short + result.truncated == sum(lengths)
     assert result.truncated == 0 or not carry
+    assert result.too_short < MIN, "only the end of a document is too short"
     end = 0
     for chunk in result.chunks:
         assert MIN <= chunk.length <= N_MAX
@@ -72,6 +73,13 @@ def test_a_short_end_is_dropped_and_counted() -> None:
     result = cut([24, 2])
     assert len(result.chunks) == 1
     assert result.too_short == 2
+
+
+def test_no_piece_is_dropped_within_a_document() -> None:
+    spaced = np.zeros(68, dtype=np.bool_)
+    assert [c.sentence_lengths for c in cut([2, 60, 5], spaced=spaced).chunks] == [(2, 22), (24,), (14, 5)]
+    spaced[2] = True  # A chunk that ended here would be too short.
+    assert [c.sentence_lengths for c in cut([30], spaced=spaced).chunks] == [(24,), (6,)]
 
 
 def test_a_tenth_of_chunks_aims_at_a_shorter_length() -> None:

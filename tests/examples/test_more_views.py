@@ -88,9 +88,14 @@ def test_a_last_rate_that_no_view_has_is_refused_unless_it_is_meant() -> None:
     falling = {"rate": 0.1, "rate_from": 0.3}
     with pytest.raises(ValueError, match=r"would come in view 10 of views = 3; set masking\.rate_views = 3"):
         ViewsSpec.model_validate({"views": 3, "masking": falling})
-    assert ViewsSpec.model_validate({"views": 10, "masking": falling}).masking.rate_in(9) == pytest.approx(0.1)
+    assert ViewsSpec.model_validate({"views": 10, "masking": falling}).masking.rate_in(9) == 0.1
     meant = ViewsSpec.model_validate({"views": 3, "masking": {**falling, "rate_views": 10}})
     assert ViewsSpec.model_validate_json(meant.model_dump_json()) == meant
+
+
+def test_the_last_rate_is_exact() -> None:
+    masking = MaskingSpec(rate=0.15, rate_from=0.4)
+    assert 0.4 + (0.15 - 0.4) != 0.15 == masking.rate_in(9) == masking.rate_in(10) < masking.rate_in(8)
 
 
 def test_noise_without_a_changing_rate_is_described_as_it_was(shop: tuple[Runtime, dict[str, Artifact]]) -> None:

@@ -16,6 +16,7 @@ from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_batc
 from korealbert.examples.packing import STAGE, ExamplesSpec, PackJob, pack_shards
 from korealbert.examples.schema import Rows, id_type, open_rows, pieces_per_row, position_type
 from korealbert.examples.table import RowTable
+from korealbert.philox import Stream, draw_block, happens
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.examples.made import SEQUENCE_LENGTH
 
@@ -130,8 +131,8 @@ def test_no_number_of_shards_and_no_further_text_moves_a_held_out_document_into_
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        ("unused", "heldout_max_rows = 1 allows 1 in each of 1 shards, and every held-out document has"),
-        ("train", r"more than the 1 rows that heldout_max_rows = 1 leaves to a shard; raise"),
+        ("unused", "heldout_max_rows = 1 allows at most 1 in each of 1 shards, and every held-out document has"),
+        ("train", r"more than its shard's part of heldout_max_rows = 1, at most 1; raise"),
     ],
 )
 def test_held_out_documents_that_all_have_too_many_rows_are_an_error(
@@ -197,6 +198,45 @@ def test_a_corpus_too_small_for_a_held_out_share_is_told_so(tmp_path: Path, voca
         build(STAGE, ExamplesSpec(sequence_length=SEQUENCE_LENGTH), {"documents": one, "vocab": vocab}, runtime)
     spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.0)
     assert build(STAGE, spec, {"documents": one, "vocab": vocab}, runtime).artifact.stats["rows_heldout"] == 0
+
+
+def ready_documents(runtime: Runtime, shards: list[list[Document]], statistics: dict[str, object] | None = None) -> Artifact:
+    def write(spec: Spec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, object]:
+        for index, documents in enumerate(shards):
+            with DocumentShard(out_dir, index) as shard:
+                for document in documents:
+                    shard.keep(document)
+        return statistics or {}
+
+    return build(Stage("ready", 1, Spec, write), Spec(), {}, runtime).artifact
+
+
+ROW = "도서관에서 지도를 살피다가 별자리를 헤아리기 시작했다."
+
+
+def test_held_out_rows_are_never_more_than_their_maximum(tmp_path: Path, vocab: Artifact) -> None:
+    runtime = Runtime(store=tmp_path, workers=1)
+    shards = [[Document(document_id("s", f"{shard}/{i}"), "s", ROW) for i in range(9)] for shard in range(3)]
+    inputs = {"documents": ready_documents(runtime, shards), "vocab": vocab}
+    for most in (4, 1):
+        spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.9, heldout_max_rows=most)
+        assert build(STAGE, spec, inputs, runtime).artifact.stats["rows_heldout"] == most
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2])
+def test_one_of_few_documents_that_give_rows_is_held_out(tmp_path: Path, vocab: Artifact, share: float) -> None:
+    """The two documents that are drawn first give no row: the third one is held out."""
+    runtime = Runtime(store=tmp_path, workers=1)
+    ids = [document_id("s", str(number)) for number in range(9)]
+    draws = draw_block(0, Stream.HELDOUT, [int(one, 16) for one in ids])[0]
+    assert sum(happens(draws, 0.2)) == 2
+    texts = dict(zip([ids[place] for place in np.argsort(draws)], ["밥.", ROW * 99, *[ROW] * 7], strict=True))
+    documents = [Document(one, "s", texts[one]) for one in ids]
+    inputs = {"documents": ready_documents(runtime, [documents[:5], documents[5:]], {"documents_out": 9}), "vocab": vocab}
+    spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=share, max_characters=999)
+    built = build(STAGE, spec, inputs, runtime).artifact
+    assert built.stats["dropped"] == {"too_long": 1, "too_short": 1}
+    assert split_documents(built, "heldout") == {int(ids[np.argsort(draws)[2]], 16)}
 
 
 def test_truncating_drops_the_overhang_of_sentences(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
 from korealbert.documents.shards import ShardError
 from korealbert.examples import packing
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
@@ -271,16 +271,47 @@ def test_next_sentence_pairs_half_of_the_rows_with_another_document(tmp_path: Pa
         assert SPECIAL.pad not in reading.tokens
 
 
-def test_next_sentence_with_one_document_is_refused(tmp_path: Path, packed: Artifact, vocab: Artifact) -> None:
+@pytest.mark.parametrize(
+    ("split", "remedy"),
+    [("train", "take more documents, or"), ("heldout", r"raise examples\.heldout_share, or set it to 0, or")],
+)
+def test_next_sentence_with_one_document_is_refused(
+    tmp_path: Path, packed: Artifact, vocab: Artifact, split: str, remedy: str
+) -> None:
     lone = tmp_path / "lone"
     lone.mkdir()
     rows, header = open_rows(packed.files("train-*.arrow")[0])
     first = int((rows.doc_id == rows.doc_id[0]).sum())
-    write_rows(lone / "train-00000.arrow", rows.slice(0, first), header)
-    with pytest.raises(ValueError, match="needs two documents to draw from, the train rows come from one"):
+    write_rows(lone / f"{split}-00000.arrow", rows.slice(0, first), header)
+    with pytest.raises(ValueError, match=f"needs two documents to draw from, the {split} rows come from one; {remedy} set"):
         STAGE.run(
             ViewsSpec(sentence_task="nsp"), {"examples": Artifact("lone", lone), "vocab": vocab}, tmp_path, Runtime(workers=1)
         )
+
+
+def test_artifacts_that_came_back_with_other_bytes_are_read_again(
+    tmp_path: Path, texts: Artifact, vocab: Artifact, vocabulary: Vocabulary
+) -> None:
+    runtime = Runtime(store=tmp_path, workers=1)
+    other = build(vocab_stage.STAGE, vocab_stage.VocabSpec(size=300), {"documents": texts}, runtime).artifact
+    sources = iter([vocab, other])
+
+    def write(spec: Spec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, object]:
+        shutil.copy(next(sources).path / "spiece.model", out_dir)
+        return {}
+
+    for loaded in (vocabulary, Vocabulary.load(other.path)):
+        given = build(Stage("changing", 1, Spec, write), Spec(), {}, runtime, rerun=True).artifact
+        spec = packing.ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.1)
+        rows = build(packing.STAGE, spec, {"documents": texts, "vocab": given}, runtime).artifact
+        table = RowTable(rows.path, "train")
+        assert table.headers[0].vocab_sha256 == loaded.sha256
+        pairs = ViewsSpec(views=1, sentence_task="nsp")
+        views = build(STAGE, pairs, {"examples": rows, "vocab": given}, runtime).artifact
+        drawn = draw(table.shards[0], loaded.words(), pairs.noise(SEQUENCE_LENGTH, loaded.size), 0, table).view
+        stored = open_view(views.path / "view-000" / table.paths[0].name)[0]
+        assert np.array_equal(drawn.b_row, stored.b_row)
+        assert np.array_equal(drawn.mlm_id, stored.mlm_id)
 
 
 def test_noise_that_leaves_no_text_is_refused() -> None:

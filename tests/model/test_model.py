@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
 
-from korealbert.model.config import ModelConfig, ModelSpec
+from korealbert.model.config import ModelConfig, ModelSpec, ModernSpec
 from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
@@ -250,6 +251,8 @@ def test_initialisation_is_truncated_and_depends_on_the_seed_alone() -> None:
         ({"num_layers": 2, "num_groups": 3}, r"num_groups = 3 exceeds num_layers = 2"),
         ({"share": "none", "num_groups": 2}, r"num_groups = 2 has no meaning where share = 'none'"),
         ({"hiden_size": 64}, r"hiden_size"),
+        ({"hidden_size": 768.5}, r"hidden_size"),
+        ({"num_heads": -1}, r"num_heads"),
     ],
 )
 def test_contradictions_are_refused_by_name(fields: dict, message: str) -> None:
@@ -260,3 +263,10 @@ def test_contradictions_are_refused_by_name(fields: dict, message: str) -> None:
 def test_omitted_sizes_follow_the_hidden_size() -> None:
     assert ModelSpec(hidden_size=256) == ModelSpec(hidden_size=256, num_heads=4, intermediate_size=1024)
     assert ModelSpec() == ModelSpec(num_heads=12, intermediate_size=3072)
+
+
+@pytest.mark.parametrize("size", [256, 256.0, "256"])
+def test_a_size_in_another_form_is_the_same_size(size: Any) -> None:
+    assert ModelSpec(hidden_size=size) == ModelSpec(hidden_size=256, num_heads=4, intermediate_size=1024)
+    modern = ModernSpec(architecture="modern", hidden_size=size)
+    assert modern == ModernSpec(architecture="modern", hidden_size=256, num_heads=4, intermediate_size=384)

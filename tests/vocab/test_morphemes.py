@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import shutil
 import unicodedata
-from itertools import accumulate
+from collections.abc import Callable
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +23,8 @@ from korealbert.finetune.encoders.alignment import pieces
 from korealbert.finetune.encoders.tokenizer import load_tokenizer
 from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, cut_sentences, for_directory, split_morphemes
 from korealbert.vocab.normalisation import normalizer
-from korealbert.vocab.stage import STAGE, VocabSpec
+from korealbert.vocab.sampling import MAX_SENTENCE_BYTES
+from korealbert.vocab.stage import STAGE, VocabSpec, train_model
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 from tests.vocab.korean import sentences
 
@@ -181,3 +185,55 @@ def test_morphemes_may_shape_the_vocabulary_alone(texts: Artifact, tmp_path: Pat
     plain = PreTrainedTokenizerFast(tokenizer_file=str(artifact.path / "tokenizer.json"))
     text = sentences(100, seed=5)
     assert plain(text, add_special_tokens=False)["input_ids"] == [ids.tolist() for ids in vocabulary.encode(text)]
+
+
+def test_windows_of_long_texts_lead_back_into_their_texts(exported: Path) -> None:
+    texts = [" ".join(sentences(6, seed=41)), sentences(1, seed=42)[0], " ".join(sentences(4, seed=43))]
+    tokenizer = load_tokenizer(exported)
+    options = {"truncation": True, "max_length": 16, "stride": 4, "return_overflowing_tokens": True}
+    windows = tokenizer(texts, return_offsets_mapping=True, **options)
+    owners = windows["overflow_to_sample_mapping"]
+    assert len(owners) > len(set(owners)) == len(texts)
+    for row, owner in enumerate(owners):
+        whole = tokenizer(texts[owner], return_offsets_mapping=True)["offset_mapping"]
+        assert set(map(tuple, windows["offset_mapping"][row])) <= {(0, 0), *whole}
+    alone = tokenizer(texts[0], return_offsets_mapping=True, **options)
+    assert alone["offset_mapping"] == windows["offset_mapping"][: owners.count(0)]
+    assert alone["input_ids"] == windows["input_ids"][: owners.count(0)]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_offsets_are_the_same_as_a_tensor(exported: Path, alone: bool) -> None:
+    tokenizer, texts = load_tokenizer(exported), sentences(3, seed=44)
+    given = texts[0] if alone else texts
+    lists = tokenizer(given, padding=True, return_offsets_mapping=True)["offset_mapping"]
+    tensor = tokenizer(given, padding=True, return_offsets_mapping=True, return_tensors="np")["offset_mapping"]
+    assert [[tuple(span) for span in row] for row in tensor.tolist()] == ([lists] if alone else lists)
+
+
+def test_every_way_to_encode_a_text_cuts_it(exported: Path) -> None:
+    tokenizer = load_tokenizer(exported)
+    for texts in pairwise(sentences(100, seed=8)):
+        assert tokenizer.encode(*texts) == tokenizer(*texts)["input_ids"]
+        assert tokenizer.encode(texts[0], add_special_tokens=False) == tokenizer(texts[0])["input_ids"][1:-1]
+        assert tokenizer.tokenize(*texts, add_special_tokens=True) == tokenizer(*texts).tokens()
+        assert tokenizer.tokenize(texts[0]) == tokenizer(texts[0]).tokens()[1:-1]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda tokenizer: pickle.loads(pickle.dumps(tokenizer))])  # noqa: S301
+def test_a_copy_cuts_texts_too(exported: Path, copied: Callable[[Any], Any]) -> None:
+    tokenizer, text = load_tokenizer(exported), sentences(1, seed=46)[0]
+    assert copied(tokenizer)(text)["input_ids"] == tokenizer(text)["input_ids"]
+    assert copied(tokenizer).pad_token_id == SPECIAL.pad
+    with pytest.raises(AttributeError, match="_nothing"):
+        _ = tokenizer._nothing
+
+
+@pytest.mark.parametrize("morphemes", ["vocabulary", "everywhere"])
+def test_a_sentence_that_is_long_only_when_cut_is_trained_on(morphemes: Literal["vocabulary", "everywhere"]) -> None:
+    words = " ".join(["할머니는 시장에 갔다가 사과를 샀어요."] * 90)[:1390]
+    line = split_morphemes(f"{words} 퓂")
+    assert len(line.replace(BOUNDARY, "").encode()) <= MAX_SENTENCE_BYTES < len(line.encode())
+    spec = VocabSpec(size=200, character_coverage=1.0, morphemes=morphemes, training_threads=1)
+    model = train_model(spec, [*map(split_morphemes, sentences(400)), line])
+    assert any("퓂" in piece.piece for piece in model.pieces)

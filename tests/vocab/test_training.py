@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DocumentShard
+from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, Sample, SampleLimits, sample_sentences
 from korealbert.vocab.stage import SCORE_STEP, STAGE, VocabSpec, train_model
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
@@ -44,6 +45,15 @@ def sample(
     return sample_sentences(
         shards, seed=seed, weights=weights or {}, limits=limits, out_dir=out, runtime=Runtime(workers=workers)
     )
+
+
+def one_document(store: Path, text: str) -> Artifact:
+    def write(spec: Spec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, object]:
+        with DocumentShard(out_dir, 0) as shard:
+            shard.keep(Document(document_id("s", "1"), "s", text))
+        return {}
+
+    return build(Stage("one", 1, Spec, write), Spec(), {}, Runtime(store=store, workers=1)).artifact
 
 
 def test_stats_tell_what_the_vocabulary_does(vocab: Artifact, texts: Artifact) -> None:
@@ -197,6 +207,18 @@ def test_overlong_sentences_are_left_out_and_counted(tmp_path: Path) -> None:
     taken = sample(write(tmp_path / "docs", [[long]]), tmp_path / "out")
     assert taken.sentences == ["짧은 문장이다."]
     assert taken.counts["too_long_sentences"] == taken.counts["sentences"] == 1
+
+
+def test_sentences_with_reserved_characters_are_trained_on_without_them(tmp_path: Path) -> None:
+    text = "\n".join([*sentences(200), *["퓂\u2585 퓂\u2063"] * 9])
+    artifact = one_document(tmp_path, text)
+    spec = VocabSpec(size=250, character_coverage=1.0, training_threads=1)
+    built = build(STAGE, spec, {"documents": artifact}, Runtime(store=tmp_path, workers=1)).artifact
+    vocabulary = Vocabulary.load(built.path)
+    pieces = vocabulary.pieces(range(vocabulary.size))
+    assert vocabulary.boundary is None and not (built.path / MORPHEMES_FILE).exists()
+    assert any("퓂" in piece for piece in pieces)
+    assert not any("\u2585" in piece or "\u2063" in piece for piece in pieces)
 
 
 def test_a_coverage_that_sentencepiece_refuses_is_refused_by_name() -> None:

@@ -43,7 +43,7 @@ def vocabulary_in(directory: Path, spec: VocabSpec) -> Path:
     """Train a small vocabulary on our own sentences, in the form of an exported model."""
     text = [*sentences(400), *["[ M A S K ] C L S E P < u n k p a d >"] * 20]
     model = train_model(spec, list(map(split_morphemes, text)) if spec.morphemes == "everywhere" else text)
-    write_vocabulary(model, directory)
+    write_vocabulary(spec, model, directory)
     fast_tokenizer(model).save(str(directory / "tokenizer.json"))
     return directory
 
