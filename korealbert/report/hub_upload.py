@@ -135,9 +135,10 @@ def _model(export: Artifact) -> HubUpload:
 
 
 def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
-    """Return the fine-tuning cells of an exported model by label, only those with the settings of the benchmark's newest cell.
+    """Return the fine-tuning cells of an exported model, only those with the settings of the benchmark's newest cell.
 
-    A store may have cells from earlier settings under the same labels, and a mean over both would be wrong.
+    A store may have cells from earlier settings under the same labels, and a mean over both would be wrong. Labels are
+    ``finetune/BENCHMARK/INIT/SEED``: those of grids lose their row and the seed of pretraining, which the export has too.
     """
     found: dict[str, Artifact] = {}
     settings: dict[str, Any] = {}
@@ -146,12 +147,12 @@ def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
         if recipe["stage"] != "finetune" or export.name not in recipe["inputs"].values() or label.startswith("search/"):
             continue
         init = recipe["spec"]["init"]
-        benchmark = label.split("/")[-3]
+        benchmark, _, seed = label.split("/")[-3:]
         own = [recipe["version"], {field: value for field, value in recipe["spec"].items() if field not in ("init", "seed")}]
         same_settings = settings.setdefault(benchmark, own) == own
         # The result of a search is an input, and there is one for each init.
         if same_settings and settings.setdefault(f"{benchmark}/{init}", recipe["inputs"]) == recipe["inputs"]:
-            found.setdefault(label, artifact)
+            found.setdefault(f"finetune/{benchmark}/{init}/{seed}", artifact)
     return dict(reversed(found.items()))
 
 
