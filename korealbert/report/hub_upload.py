@@ -93,10 +93,10 @@ def prepare_directory(directory: Path) -> HubUpload:
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
-        return HubUpload("model", _model_files(directory), card, str(_data(card).get("license")), "")
+        return HubUpload("model", _model_files(directory), card, _license(directory / _CARD), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
-        return HubUpload("dataset", _corpus_files(directory), card, str(_data(card).get("license")), "")
+        return HubUpload("dataset", _corpus_files(directory), card, _license(directory / _CARD), "")
     raise ValueError(
         f"{directory}: neither an exported model ({', '.join(_MODEL)}) nor a corpus of `korealbert export-corpus` "
         f"({_CARD}, data/*.parquet); name an artifact (export, balance) or such a directory"
@@ -106,6 +106,18 @@ def prepare_directory(directory: Path) -> HubUpload:
 def _data(card: str) -> Any:
     """The YAML metadata of a card."""
     return ModelCard(card).data
+
+
+def _license(card: Path) -> str:
+    """Return the license in a card's metadata. Raises ValueError if the metadata cannot be read, or has no license."""
+    try:
+        stated = _data(card.read_text("utf-8")).get("license")
+    except Exception as error:  # The YAML parser raises errors of its own, the hub's client TypeError, ValueError and KeyError.
+        fault = " ".join(str(error).split())
+        raise ValueError(f"{card}: no metadata that can be read ({fault}); correct the YAML between its lines ---") from None
+    if stated is None:
+        raise ValueError(f"{card}, field 'license': missing; state the license in YAML between lines --- at its beginning")
+    return str(stated)
 
 
 def _corpus_files(directory: Path) -> dict[str, Path]:

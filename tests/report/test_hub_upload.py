@@ -50,6 +50,24 @@ def test_scores_of_a_row_of_a_grid_are_uploaded_with_its_export(
     assert measures(export) == ["NSMC: accuracy, mean of 2 seeds: 84.45 ± 0.21 84.45"]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("---\na: [\n---\n", r": no metadata that can be read \(while parsing .*\); correct the YAML"),
+        ("---\n- a\n---\n", r": no metadata that can be read \(.* should be a dict\)"),
+        ("---\nlicense: mit\nmodel-index: 5\n---\n", r": no metadata that can be read \(Invalid `model_index`"),
+        ("---\nlicense: mit\ntags: 5\n---\n", r": no metadata that can be read \('int' object is not iterable\)"),
+        ("", ", field 'license': missing; state the license in YAML"),
+    ],
+)
+def test_a_card_whose_metadata_cannot_be_read_is_named(tmp_path: Path, metadata: str, message: str) -> None:
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "README.md").write_text(f"{metadata}# model\n", "utf-8")
+    with pytest.raises(ValueError, match=f"README.md{message}"):
+        hub_upload.prepare_directory(tmp_path)
+
+
 def test_a_hub_that_does_not_answer_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client raises an error of the library that it speaks HTTP with."""
     with socket.socket() as free:
