@@ -97,6 +97,21 @@ PRIVATE_HOSTS = AfterValidator(_public)
 """Annotation of a field with hosts that may have private addresses: refused if the context has ``within``."""
 
 
+def written_path(written: str | os.PathLike[str], info: ValidationInfo) -> Path:
+    """Return the path that a spec's file names: from the context's ``root`` on, ``~`` for a home directory.
+
+    Raises ValueError if no such path can exist.
+    """
+    try:
+        path = Path(os.path.normpath(Path((info.context or {}).get("root", ".")) / Path(written).expanduser()))
+        path.exists()
+    except RuntimeError:
+        raise ValueError(f"{Path(written).parts[0]} is no home directory of this machine; write the whole path") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}); name a file or directory that can") from None
+    return path
+
+
 def refuse_special(path: Path) -> None:
     """Raise ValueError for a pipe, socket or device, because reading it may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -153,9 +168,8 @@ class InputPath(os.PathLike[str]):
                 raise ValueError("expected the path of a file or directory")
             if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", str(value)):
                 raise ValueError("an address is no path; name it as url in [fetch.SOURCE], and leave paths out")
-            context = info.context or {}
-            path = Path(os.path.normpath(Path(context.get("root", ".")) / Path(value).expanduser()))
-            if within := context.get("within"):
+            path = written_path(value, info)
+            if within := (info.context or {}).get("within"):
                 refuse_outside(path, within)
             refuse_special(path)
             return cls(path)

@@ -53,21 +53,27 @@ def read_examples(
     FileNotFoundError naming a missing file, its origin and license.
     """
 
-    def read(split: str) -> list[Example]:
-        path = local_path(getattr(spec, split), inputs or {}, split)
-        return _read(task, BenchmarkFile(path, getattr(spec, f"{split}_member")))
+    def file(split: str) -> BenchmarkFile:
+        return BenchmarkFile(local_path(getattr(spec, split), inputs or {}, split), getattr(spec, f"{split}_member"))
+
+    def hold_out(split: str, share: float, remedy: str) -> None:
+        found[split], found["train"] = held_out(task, found["train"], share, spec.split_seed)
+        if not found["train"]:
+            number = len({task.document(example) for example in found[split]})
+            problem = f"its documents ({number:,}) would all be held out as {split}, and none is left to train on"
+            raise ValueError(f"{file('train')}: {problem}; {remedy}")
 
     found: dict[str, list[Example]] = {}
     if "train" in splits or spec.dev is None or spec.test_share is not None:
-        found["train"] = read("train")
+        found["train"] = _read(task, file("train"))
     if spec.test_share is not None:
-        found["test"], found["train"] = held_out(task, found["train"], spec.test_share, spec.split_seed)
+        hold_out("test", spec.test_share, "lower test_share, or name a file as test")
     elif spec.test is not None and "test" in splits:
-        found["test"] = read("test")
+        found["test"] = _read(task, file("test"))
     if spec.dev is not None:
-        found["dev"] = read("dev") if "dev" in splits else []
+        found["dev"] = _read(task, file("dev")) if "dev" in splits else []
     else:
-        found["dev"], found["train"] = held_out(task, found["train"], DEV_SHARE, spec.split_seed)
+        hold_out("dev", DEV_SHARE, "name a file as dev, or give train more")
     limits = {"train": spec.max_train_examples, "dev": spec.max_dev_examples, "test": spec.max_test_examples}
     return {name: limited(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 

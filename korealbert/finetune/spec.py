@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec, refuse_repeats
+from korealbert.artifact.spec import written_path
 from korealbert.documents.benchmark_files import DataFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import Definition
@@ -84,9 +83,7 @@ class FeaturesSpec(Spec):
             return values
         task, files = values.get("task"), dict[str, Any]()
         if isinstance(task, str) and is_file(task):
-            context = info.context or {}
-            path = Path(os.path.normpath(Path(context.get("root", ".")) / Path(task).expanduser()))
-            table = tasks.table_of(path, within=context.get("within"))
+            table = tasks.table_of(written_path(task, info), within=(info.context or {}).get("within"))
             splits = {split: table.files.of(split) for split in ("train", "dev", "test")}
             if values.get("test_share") is not None:
                 splits.pop("test")
@@ -136,7 +133,8 @@ class ContrastSpec(Spec):
 
     Negatives come from the batch, as in MultipleNegativesRanking of sentence-transformers and supervised SimCSE (Gao et al.
     2021): the hypothesis that contradicts the premise, and all hypotheses of other premises. Training continues from the epoch
-    that is best on 5 % held-out triples. Triples with a sentence of the benchmark's dev or test set are left out.
+    that is best on 5 % held-out triples. Triples with a sentence of the benchmark's dev or test set are left out; runs of a
+    search, which read no test set, leave out those of dev.
     """
 
     task: str = "kornli"

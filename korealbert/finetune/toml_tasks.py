@@ -398,11 +398,11 @@ def _only_place(record: Record, field: str, answer: str, context: str, *, repeat
     Raises ValueError otherwise, or if the answer is blank.
     """
     _check_visible(record, field, answer)
-    times = context.count(answer)
-    if times == 1 or (repeated and times):
-        return context.find(answer)
-    remedy = "say where it begins in a column answer_start" if times else "an answer is a part of the context"
-    raise record.error(field, f"{answer[:40]!r} is in the context {times} times", remedy)
+    begins = [found.start() for found in re.finditer(f"(?={re.escape(answer)})", context)]  # Places may overlap.
+    if len(begins) == 1 or (repeated and begins):
+        return begins[0]
+    remedy = "say where it begins in a column answer_start" if begins else "an answer is a part of the context"
+    raise record.error(field, f"{answer[:40]!r} is in the context {len(begins)} times", remedy)
 
 
 def _check_place(record: Record, field: str, answer: Answer, context: str) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from tokenizers.decoders import ByteLevel
-from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.huggingface.directory import longest_input
+from korealbert.huggingface.loading import quiet_loading
 from korealbert.vocab.morphemes import for_directory
 
 Candidates = list[tuple[str, float]]
@@ -26,11 +27,10 @@ def fill(model_dir: Path, texts: Sequence[str], top: int) -> list[list[Candidate
     for needed in ("config.json", "tokenizer_config.json"):
         if not (model_dir / needed).is_file():
             raise ValueError(f"{model_dir}: no exported model here ({needed} is missing); name an artifact of the stage export")
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()  # It would warn that the sentence-order head is unused.
-    tokenizer = for_directory(AutoTokenizer.from_pretrained(model_dir, local_files_only=True), model_dir)
     try:
-        model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
+        with quiet_loading():
+            tokenizer = for_directory(AutoTokenizer.from_pretrained(model_dir, local_files_only=True), model_dir)
+            model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
     except SafetensorError as error:
         raise ValueError(f"{model_dir / 'model.safetensors'}: not a whole safetensors file ({error}); export again") from None
     return [_filled(model, tokenizer, text, top) for text in texts]

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from korealbert.huggingface.loading import quiet_loading
+
 if TYPE_CHECKING:
     import torch
 
@@ -49,10 +51,8 @@ def write_encoder(directory: Path, forms: Sequence[Form]) -> None:
     fp32 ``last_hidden_state`` [B, L, H]. The same directory and package versions give the same bytes.
     """
     from transformers import AutoModel  # noqa: PLC0415 (planning does without)
-    from transformers.utils import logging as transformers_logging  # noqa: PLC0415 (planning does without)
 
-    transformers_logging.disable_progress_bar()
-    with _quietly():
+    with quiet_loading(), _quietly():
         model = AutoModel.from_pretrained(directory, attn_implementation="eager", local_files_only=True).eval()
     names = ["input_ids", "attention_mask", *["token_type_ids"] * (getattr(model.config, "type_vocab_size", 0) > 1)]
     write_module(_hidden_of(model, names), names, ["last_hidden_state"], directory, forms)

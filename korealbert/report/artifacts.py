@@ -113,4 +113,4 @@ def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:
     stage, *rest = label.split("/")
     position = stages.index(stage) if stage in stages else len(stages)
     words = [re.split(r"(\d+)", part) for part in rest]
-    return position, stage, [[(int(w), "") if w.isdigit() else (-1, w) for w in part] for part in words]
+    return position, stage, [[(int(w), "") if w.isdecimal() else (-1, w) for w in part] for part in words]

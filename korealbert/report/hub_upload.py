@@ -93,10 +93,10 @@ def prepare_directory(directory: Path) -> HubUpload:
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
-        return HubUpload("model", _model_files(directory), card, str(_data(card).get("license")), "")
+        return HubUpload("model", _model_files(directory), card, _license(directory / _CARD), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
-        return HubUpload("dataset", _corpus_files(directory), card, str(_data(card).get("license")), "")
+        return HubUpload("dataset", _corpus_files(directory), card, _license(directory / _CARD), "")
     raise ValueError(
         f"{directory}: neither an exported model ({', '.join(_MODEL)}) nor a corpus of `korealbert export-corpus` "
         f"({_CARD}, data/*.parquet); name an artifact (export, balance) or such a directory"
@@ -106,6 +106,18 @@ def prepare_directory(directory: Path) -> HubUpload:
 def _data(card: str) -> Any:
     """The YAML metadata of a card."""
     return ModelCard(card).data
+
+
+def _license(card: Path) -> str:
+    """Return the license in a card's metadata. Raises ValueError if the metadata cannot be read, or has no license."""
+    try:
+        stated = _data(card.read_text("utf-8")).get("license")
+    except Exception as error:  # The YAML parser raises errors of its own, the hub's client TypeError, ValueError and KeyError.
+        fault = " ".join(str(error).split())
+        raise ValueError(f"{card}: no metadata that can be read ({fault}); correct the YAML between its lines ---") from None
+    if stated is None:
+        raise ValueError(f"{card}, field 'license': missing; state the license in YAML between lines --- at its beginning")
+    return str(stated)
 
 
 def _corpus_files(directory: Path) -> dict[str, Path]:
@@ -135,9 +147,10 @@ def _model(export: Artifact) -> HubUpload:
 
 
 def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
-    """Return the fine-tuning cells of an exported model by label, only those with the settings of the benchmark's newest cell.
+    """Return the fine-tuning cells of an exported model, only those with the settings of the benchmark's newest cell.
 
-    A store may have cells from earlier settings under the same labels, and a mean over both would be wrong.
+    A store may have cells from earlier settings under the same labels, and a mean over both would be wrong. Labels are
+    ``finetune/BENCHMARK/INIT/SEED``: those of grids lose their row and the seed of pretraining, which the export has too.
     """
     found: dict[str, Artifact] = {}
     settings: dict[str, Any] = {}
@@ -146,12 +159,12 @@ def _cells(export: Artifact, store: Store) -> dict[str, Artifact]:
         if recipe["stage"] != "finetune" or export.name not in recipe["inputs"].values() or label.startswith("search/"):
             continue
         init = recipe["spec"]["init"]
-        benchmark = label.split("/")[-3]
+        benchmark, _, seed = label.split("/")[-3:]
         own = [recipe["version"], {field: value for field, value in recipe["spec"].items() if field not in ("init", "seed")}]
         same_settings = settings.setdefault(benchmark, own) == own
         # The result of a search is an input, and there is one for each init.
         if same_settings and settings.setdefault(f"{benchmark}/{init}", recipe["inputs"]) == recipe["inputs"]:
-            found.setdefault(label, artifact)
+            found.setdefault(f"finetune/{benchmark}/{init}/{seed}", artifact)
     return dict(reversed(found.items()))
 
 

@@ -129,18 +129,20 @@ def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
 
     def model_of(label: str) -> str:
         stage, *rest = label.split("/")
-        encoder = f"encoder/{rest[0]}" if rest else ""
+        encoder = "/".join(["encoder", *rest[:-3]])  # Benchmark, initial weights and seed follow its name.
         return "" if stage != "finetune" else encoder if encoder in artifacts.by_label else "export"
 
     return model_of
 
 
 def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[Benchmark]) -> str:
-    """Return the card of an exported model with the scores of fine-tuning runs."""
+    """Return the card of an exported model with the scores of its own fine-tuning runs, not those of other encoders."""
     spec = export.manifest["spec"]
     cells = []
     for benchmark in benchmarks:
         for cell in benchmark.cells:
+            if export.name not in cell.artifact.manifest["inputs"].values():
+                continue
             name = ", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))
             name += f" ({benchmark.part})" if benchmark.part else ""
             dev = None if cell.undefined(benchmark.metric, "dev") else cell.dev
@@ -152,7 +154,7 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
 
 STAGE = Stage(
     "report",
-    version=28,
+    version=29,
     spec=ReportSpec,
     run=run,
     table="report",

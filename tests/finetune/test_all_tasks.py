@@ -235,6 +235,27 @@ def test_dev_is_held_out_by_article(spec: Callable[..., FinetuneSpec], tmp_path:
     assert [len(examples["train"]), len(examples["dev"])] == [304, 16]
 
 
+@pytest.mark.parametrize(
+    ("articles", "more", "problem"),
+    [
+        (1, {"test": "test"}, r"documents \(1\) would all be held out as dev, .*; name a file as dev"),
+        (2, {"test_share": 0.9}, r"documents \(2\) would all be held out as test, .*; lower test_share"),
+    ],
+)
+def test_documents_that_leave_none_to_train_on_are_counted(
+    spec: Callable[..., FinetuneSpec], tmp_path: Path, articles: int, more: dict[str, Any], problem: str
+) -> None:
+    document = json.loads(spec("korquad").train.path.read_text("utf-8"))
+    (kept, *_) = document["data"]
+    (qas,) = (paragraph["qas"] for paragraph in kept["paragraphs"])
+    kept["paragraphs"][0]["qas"] = [qas[0], {**qas[0], "id": "again"}]
+    document["data"] = [kept, *document["data"][1:articles]]
+    (tmp_path / "few").write_text(json.dumps(document, ensure_ascii=False), "utf-8")
+    made = FinetuneSpec.model_validate({"task": "korquad", "train": tmp_path / "few", **more})
+    with pytest.raises(ValueError, match=f"few: its {problem}"):
+        read_examples(tasks.load("korquad"), made, splits=("train", "dev"))
+
+
 def test_a_share_of_the_only_file_is_tested_on_by_article(spec: Callable[..., FinetuneSpec]) -> None:
     task, made = tasks.load("korquad"), spec("korquad")
     settings = {"task": "korquad", "train": made.train.path, "test_share": 0.25}

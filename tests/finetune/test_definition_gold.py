@@ -74,6 +74,11 @@ def test_no_answer_of_squads_form_is_outside_its_context(bench: Bench, answers: 
     assert [(answer.text, answer.begin) for answer in found.target] == [("은", 2), ("서울", 0), ("서울", 4)]
 
 
+def test_places_of_an_answer_may_overlap(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="field 'a': '하하' is in the context 2 times; say where it begins"):
+        bench.read(kind("spans", "jsonl", SPANS), json.dumps({"c": "그는 하하하 웃었다", "q": "?", "a": "하하"}))
+
+
 def test_a_blank_answer_of_a_table_is_refused(bench: Bench) -> None:
     for more in ("", "answerable = false"):
         with pytest.raises(ValueError, match=r"field 'a': found '  ', which has no character that can be seen"):

@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
+from pydantic import ValidationError
 
+from korealbert.finetune import tasks
+from korealbert.finetune.spec import FinetuneSpec
 from tests.finetune.toml_benchmarks import REVIEWS, Bench, kind
 
 WRONG: list[tuple[str, Callable[[str], str], list[str]]] = [
@@ -102,3 +105,21 @@ def test_types_of_entities_that_make_a_tag_ambiguous_are_refused(bench: Bench) -
 def test_a_kind_that_is_a_list_is_reported(bench: Bench) -> None:
     message = bench.wrong(REVIEWS.replace('kind = "classification"', 'kinds = ["classification"]'))
     assert any("'kinds'" in line for line in message)
+
+
+@pytest.mark.parametrize("field", ["task", "train"])
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("~nobody-here/x.toml", "~nobody-here is no home directory of this machine; write the whole path"),
+        (f"{'가' * 100}.toml", "가.toml cannot be read (File name too long); name"),
+    ],
+)
+def test_a_path_that_cannot_exist_is_named(field: str, path: str, problem: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(problem)):
+        FinetuneSpec.model_validate({"task": "nsmc", "train": "a", "test": "b", field: path})
+
+
+def test_a_benchmark_whose_file_has_too_long_a_name_is_named() -> None:
+    with pytest.raises(ValueError, match=r"가\.toml: cannot be read \(File name too long\); name the TOML file of a benchmark"):
+        tasks.find(f"{'가' * 100}.toml")

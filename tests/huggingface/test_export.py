@@ -17,6 +17,7 @@ from transformers import (
     AutoTokenizer,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from korealbert.artifact import Runtime, build
 from korealbert.huggingface.card import ModelFacts, model_card
@@ -238,6 +239,20 @@ def test_a_text_longer_than_robertas_positions_leave_room_for_is_refused(make_mo
     assert len(tokenizer(fits)["input_ids"]) == longest and len(fill(path, [fits], 1)[0]) == longest - 2
     with pytest.raises(ValueError, match=rf"the text has {longest + 1} pieces, the model takes {longest}; shorten it"):
         fill(path, [f"{fits}[MASK]"], 1)
+
+
+def test_after_filling_transformers_says_as_much_as_before(make_model: MakeModel, tmp_path: Path) -> None:
+    path, _ = export(make_model, tmp_path)
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    try:
+        logging.set_verbosity_info()
+        logging.enable_progress_bar()
+        fill(path, ["나는 [MASK] 간다."], 1)
+        assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (logging.INFO, True)
+    finally:
+        logging.set_verbosity(before[0])
+        if not before[1]:
+            logging.disable_progress_bar()
 
 
 @pytest.mark.parametrize("prompt", ["가나다", "[MASK] 또 [MASK]"])

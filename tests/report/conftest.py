@@ -111,7 +111,9 @@ def write_metrics(out: Path) -> None:
     )
 
 
-def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, trained_epochs: int = 3, **changes: Any) -> Artifact:
+def cell(
+    store: Path, model: Artifact, task: str, init: str, seed: int, *, trained_epochs: int = 3, root: str = "", **changes: Any
+) -> Artifact:
     """Build a fine-tuning cell whose score follows from its seed; ``changes`` replace metrics."""
     classification = task == "nsmc"
     metric = "accuracy" if classification else "spearman"
@@ -137,7 +139,9 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, *, train
     }
     spec = {"source": "", "task": task, "init": init, "seed": seed, "epochs": trained_epochs}
     stats = FinetuneStats.within(metrics).facts()
-    return made(store, f"finetune/{task}/{init}/{seed}", stats, {"model": model}, content("metrics.json", metrics), **spec)
+    return made(
+        store, f"finetune/{root}{task}/{init}/{seed}", stats, {"model": model}, content("metrics.json", metrics), **spec
+    )
 
 
 def whole_run(store: Path) -> dict[str, Artifact]:

@@ -12,7 +12,7 @@ import pytest
 
 from korealbert.artifact import Artifact
 from korealbert.report import hub_upload
-from tests.report.conftest import cell
+from tests.report.conftest import cell, made
 
 
 def measures(export: Artifact) -> list[str]:
@@ -36,6 +36,36 @@ def test_means_are_over_the_cells_with_the_newest_settings(
     for seed in (1, 2):
         cell(tmp_path, export, "nsmc", "pretrained", seed, test={"accuracy": 90.0}, trained_epochs=5)
     assert measures(export) == ["NSMC: accuracy, mean of 2 seeds: 90.00 ± 0.00 90.0"]
+
+
+def test_scores_of_a_row_of_a_grid_are_uploaded_with_its_export(
+    artifacts: dict[str, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_upload, "card_with_scores", lambda *_: "---\nlanguage: ko\n---\n# model\n")
+    shutil.copytree(artifacts["pretrain"].path.parent, tmp_path, dirs_exist_ok=True)
+    pretrain = Artifact(artifacts["pretrain"].name, tmp_path / artifacts["pretrain"].name)
+    export = made(tmp_path, "export/base/1", {}, {"pretrain": pretrain})
+    for seed in (1, 2):
+        cell(tmp_path, export, "nsmc", "pretrained", seed, root="base/1/")
+    assert measures(export) == ["NSMC: accuracy, mean of 2 seeds: 84.45 ± 0.21 84.45"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("---\na: [\n---\n", r": no metadata that can be read \(while parsing .*\); correct the YAML"),
+        ("---\n- a\n---\n", r": no metadata that can be read \(.* should be a dict\)"),
+        ("---\nlicense: mit\nmodel-index: 5\n---\n", r": no metadata that can be read \(Invalid `model_index`"),
+        ("---\nlicense: mit\ntags: 5\n---\n", r": no metadata that can be read \('int' object is not iterable\)"),
+        ("", ", field 'license': missing; state the license in YAML"),
+    ],
+)
+def test_a_card_whose_metadata_cannot_be_read_is_named(tmp_path: Path, metadata: str, message: str) -> None:
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "README.md").write_text(f"{metadata}# model\n", "utf-8")
+    with pytest.raises(ValueError, match=f"README.md{message}"):
+        hub_upload.prepare_directory(tmp_path)
 
 
 def test_a_hub_that_does_not_answer_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

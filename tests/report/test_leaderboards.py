@@ -22,9 +22,11 @@ from korealbert.finetune.task import Example
 from korealbert.recipe.registry import REPORT
 from korealbert.report import scores
 from korealbert.report.artifacts import Artifacts
+from korealbert.report.render import charts
 from korealbert.report.render import text as markdown
-from korealbert.report.render.blocks import Figures, Fold, Section, Table, Text
+from korealbert.report.render.blocks import Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.render.text import table_files
+from korealbert.report.render.writer import write_report
 from korealbert.report.sections import benchmarks, learning
 from korealbert.report.sections.printed_table import PrintedTable, section
 from korealbert.report.stage import ReportSpec
@@ -179,7 +181,7 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
     }
     html = (report / "report.html").read_text("utf-8").replace("/<wbr/>", "/")
     assert "&lt;b&gt;24&lt;/b&gt;" in html and "<b>" not in html
-    drawn = (report / "figures" / "confusion-naver_ner.svg").read_text("utf-8")
+    drawn = (report / "figures" / "confusion-naver-ner.svg").read_text("utf-8")
     assert "NUM → DAT: 9 (9.0 %)" in drawn
 
 
@@ -201,7 +203,7 @@ def test_every_encoder_has_a_line_of_its_own_and_errors_name_the_best(
     curves = learning.section(Artifacts(run_of, ()), measured)
     assert curves is not None and isinstance(curves.blocks[1], Figures)
     drawn = curves.blocks[1].figures
-    assert [figure.name for figure in drawn] == [f"finetune-naver_ner{part}" for part in ("", "-2")[: len(lines)]]
+    assert [figure.name for figure in drawn] == ["finetune-naver_ner"] * len(lines)
     assert [len({*re.findall(r'class="(line-\d)" d=', figure.svg.standalone(""))}) for figure in drawn] == lines
     for number, system in enumerate(systems):
         assert f"{system} {60 + number}.00 at the end" in drawn[number // 6].svg.label
@@ -357,6 +359,25 @@ def test_tables_of_one_title_and_tables_without_letters_get_names_of_their_own()
     table = Table("점수", ["가"], [["1"]])
     made_files = dict(table_files([Section("a", "A", [table, Fold("more", [table, Table("Two, 2!", ["x"], [])])])]))
     assert sorted({name.rpartition(".")[0] for name in made_files}) == ["a-table", "a-table-2", "a-two-2"]
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["scores-" + "감성 분석" * 20, "scores-감성 분석", "scores-my set"], ["scores", "scores-2", "scores-my-set"]),
+        (["finetune-nsmc", "finetune-nsmc", "finetune-nsmc-2"], ["finetune-nsmc", "finetune-nsmc-2", "finetune-nsmc-2-2"]),
+        (["language-loss-glue_rte/mean", "a/../b"], ["language-loss-glue-rte-mean", "a-b"]),
+        (["x" * 300], ["x" * 60]),
+    ],
+)
+def test_every_drawing_has_a_file_of_its_own_that_the_markdown_shows(
+    tmp_path: Path, names: list[str], files: list[str]
+) -> None:
+    first, *others = (Figure(name, name, charts.bars([], label=name)) for name in names)
+    sections = [Section("a", "A", [Figures([first]), Fold("more", [Figures(others)])])]
+    assert write_report(tmp_path, "t", "", sections, {}, Runtime()) == len(names)
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {*files}
+    assert re.findall(r"\]\(figures/(.*)\.svg\)", (tmp_path / "report.md").read_text("utf-8")) == files
 
 
 def test_latex_prints_what_the_table_says() -> None:

@@ -393,6 +393,12 @@ def test_the_sizes_of_ngrams_are_drawn_where_there_are_any(tmp_path: Path) -> No
     assert "N-grams" not in without
 
 
+def test_labels_with_digits_that_are_no_numbers_have_a_place(artifacts: Artifacts) -> None:
+    """Circled and raised digits are digits to Unicode, but no number can be read from them."""
+    run = dict.fromkeys(["clean/①", "clean/5²", "clean/10", "clean/9"], artifacts["clean/news"])
+    assert list(of_report.Artifacts(run, []).by_label) == ["clean/5²", "clean/9", "clean/10", "clean/①"]
+
+
 def test_an_unknown_published_table_is_refused_by_the_spec() -> None:
     with pytest.raises(ValidationError, match="no published table 'bert'"):
         ReportSpec(published=("bert",))

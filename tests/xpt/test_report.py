@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -111,7 +112,7 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     table_3 = text[text.index("Table 3") : text.index("KLUE-RE of the Korean")]
     assert "random, Phase 2" in table_3
     assert "random" not in text[text.index("Table 1: KLUE dev") : text.index("Table 2: models")]
-    assert {"curve-itl-loss.svg", "curve-control-mlm-perplexity.svg", "language-loss-glue_rte.svg"} <= {
+    assert {"curve-itl-loss.svg", "curve-control-mlm-perplexity.svg", "language-loss-glue-rte.svg"} <= {
         path.name for path in first.files("figures/*")
     }
     assert "itl 57.00 at the end; the source 60.00" in text, "the curve ends where training does, not at the last snapshot"
@@ -124,6 +125,23 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     assert any(line.startswith('klue-bert,"",klue_nli,klue_nli,1,accuracy,79.5,') for line in lines)
     again = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store), rerun=True).artifact
     assert again.output_digest == first.output_digest
+
+
+def test_the_curve_of_a_task_and_its_source_are_of_one_benchmark(tmp_path: Path) -> None:
+    """The first of two benchmarks of a task is drawn; one with another head is another task."""
+    sizes = {f"parameters_{part}": 10 for part in ("copied", "fresh", "encoder", "translation")}
+    stats = {"layers": 4, "parameters": 40, "vocab_size": 90, "vocab_sha256": "", **sizes}
+    inputs = {"transfer/itl": made(tmp_path, "transfer/itl", stats), "phase1/itl": made(tmp_path, "phase1/itl", TRAINED)}
+    for name, more, added in (("glue_rte", {}, 0.0), ("rte_long", {}, 30.0), ("rte_mean", {"head": "mean"}, 10.0)):
+        for model, value in (("source", 60.0), ("itl/phase1", 57.0), ("itl/phase1/2", 58.0)):
+            inputs |= [cell(tmp_path, f"language_loss/en/{model}", "glue_rte", 1, value + added, name=name, **more)]
+    artifact = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=tmp_path)).artifact
+    text = (artifact.path / "report.md").read_text("utf-8")
+    drawn = dict(re.findall(r"!\[(.*)\]\(figures/language-loss-(.*)\.svg\)", text))
+    assert drawn == {
+        "glue\\_rte accuracy: itl 57.00 at the end; the source 60.00": "glue-rte",
+        "glue\\_rte/mean accuracy: itl 67.00 at the end; the source 70.00": "glue-rte-mean",
+    }
 
 
 def test_a_report_of_nothing_still_has_the_printed_tables(tmp_path: Path) -> None:

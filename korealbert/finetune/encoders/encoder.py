@@ -22,13 +22,13 @@ import numpy.typing as npt
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel
-from transformers.utils import logging as transformers_logging
 
 from korealbert.artifact import Inputs
 from korealbert.finetune.spec import Init
 from korealbert.finetune.task import EncoderOutput, Feature
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import longest_input
+from korealbert.huggingface.loading import quiet_loading
 from korealbert.model.config import AnyConfig, ModelConfig, read_config
 from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import initialise
@@ -180,7 +180,10 @@ def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -
                 setattr(config, name, dropout)
         if init == "random":
             return Encoder(AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32))
-        transformer, loading = _quietly_loaded(directory, config)
+        with quiet_loading():
+            transformer, loading = AutoModel.from_pretrained(
+                directory, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **LOCAL_ONLY
+            )
     # transformers, safetensors and torch raise a dozen kinds of errors for damaged files.
     except Exception as error:
         raise ValueError(f"{directory}: no encoder that can be loaded ({first_line(error)}); {_remedy(directory)}") from error
@@ -258,22 +261,6 @@ def _remedy(directory: Path) -> str:
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its class if it has no message."""
     return str(error).strip().split("\n", maxsplit=1)[0] or type(error).__name__
-
-
-def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
-    """Return model and loading report, without transformers' progress bar and its advice to train the model."""
-    verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        transformer, loading = AutoModel.from_pretrained(
-            directory, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **LOCAL_ONLY
-        )
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bar:
-            transformers_logging.enable_progress_bar()
-    return transformer, loading
 
 
 FIRST_POSITION_FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")

@@ -21,7 +21,7 @@ from korealbert.finetune.records import Record, json_lines
 
 _COMPRESSED = re.compile(r"\.(gz|bz2|xz|zst)$", re.IGNORECASE)
 _COLUMNS = ("query-id", "corpus-id", "score")
-_SCORE = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+_SCORE = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
 _SHOWN = 20
 
 
@@ -162,6 +162,8 @@ def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[s
     judged: dict[str, dict[str, int]] = {}
     repeated, header = 0, list[str]()
     for line in file.lines():
+        if not line.text.strip():
+            raise line.error("score", "the line is empty", "remove it")
         fields = [field.strip() for field in (line.text.split("\t") if "\t" in line.text else line.text.split())]
         if line.number == 1 and (header := _header(line, fields, queries)):
             continue
@@ -188,7 +190,7 @@ def _judgement(line: Line, fields: list[str], header: Sequence[str]) -> tuple[st
     query, document, written = (fields[columns.index(name)] for name in _COLUMNS)
     score = _SCORE.fullmatch(written)
     if score is None:
-        raise line.error("score", f"found {written!r}", "a judgement is a whole number")
+        raise line.error("score", f"found {written[:40]!r}", "a judgement is a whole number, of at most 18 digits")
     return query, document, int(score[1])
 
 

@@ -92,9 +92,9 @@ class Results:
         ]
         return [s.value for s in sorted(found, key=lambda s: s.seed) if s.benchmark == found[0].benchmark]
 
-    def of_benchmark(self, model: str, benchmark: str, metric: str) -> list[float | None]:
-        """Return a model's scores on a Korean benchmark of the recipe by seed."""
-        wanted = (model, benchmark, metric, False)
+    def of_benchmark(self, model: str, benchmark: str, metric: str, *, english: bool = False) -> list[float | None]:
+        """Return a model's scores on a benchmark of the recipe by seed."""
+        wanted = (model, benchmark, metric, english)
         found = [s for s in self.scores if (s.model, s.benchmark, s.metric, s.english) == wanted]
         return [s.value for s in sorted(found, key=lambda s: s.seed)]
 
@@ -211,9 +211,8 @@ def _same_time(runs: Mapping[str, list[Artifact]]) -> list[Figure]:
     for first in range(0, len(curves) if len(curves) > 1 else 0, _MAX_MODELS):
         drawn = [charts.Line(name, curve, n) for n, (name, curve) in enumerate(curves[first : first + _MAX_MODELS], start=1)]
         title = "the same time: perplexity on the valid part (log10)"
-        part = f"-{first // _MAX_MODELS + 1}" if first else ""
         svg = charts.lines(drawn, label=f"{title} over seconds of steps", x_unit="seconds")
-        figures.append(Figure(f"curve-same-time{part}", title, svg))
+        figures.append(Figure("curve-same-time", title, svg))
     return figures
 
 
@@ -240,7 +239,7 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
         _, end = drawn[-1].points[-1]
         shown = fixed(end if kind == "loss" else 10**end)
         svg = charts.lines(drawn, label=f"{name}: {what} over steps, {shown} at the end", x_unit="steps")
-        figures.append(Figure(f"curve-{name.replace('/', '-')}-{kind}", f"{name}: {what}, {shown} at the end", svg))
+        figures.append(Figure(f"curve-{name}-{kind}", f"{name}: {what}, {shown} at the end", svg))
     return figures
 
 
@@ -250,23 +249,22 @@ def language_loss(results: Results) -> Section | None:
     snapshots = [score for score in scored if score.model.count("/") == 2]
     if not snapshots:
         return None
-    metric_of_task: dict[str, str] = {}  # Its main metric, which comes first.
+    drawn_of_task: dict[str, tuple[str, str]] = {}  # Its first benchmark, and the main metric of it, which comes first.
     for score in snapshots:
-        metric_of_task.setdefault(score.task, score.metric)
+        drawn_of_task.setdefault(score.task, (score.benchmark, score.metric))
     variants = [name for name in results.variants if any(score.model.startswith(f"{name}/") for score in snapshots)]
     seeds = {score.seed for score in snapshots}
     figures = []
-    for (task, metric), first in product(metric_of_task.items(), range(0, len(variants), _MAX_LINES)):
-        of_task = [score for score in scored if (score.task, score.metric) == (task, metric) and score.seed in seeds]
+    for (task, (benchmark, metric)), first in product(drawn_of_task.items(), range(0, len(variants), _MAX_LINES)):
+        found = [score for score in scored if (score.benchmark, score.metric) == (benchmark, metric) and score.seed in seeds]
         drawn = variants[first : first + _MAX_LINES]
-        curves = [_curve(results, variant, of_task, style) for style, variant in enumerate(drawn, start=1)]
-        level = mean(results.values("source", task, metric, english=True))
+        curves = [_curve(results, variant, found, style) for style, variant in enumerate(drawn, start=1)]
+        level = mean(results.of_benchmark("source", benchmark, metric, english=True))
         ends = "; ".join(f"{curve.name} {fixed(curve.points[-1][1])} at the end" for curve in curves if curve.points)
         source = "" if level is None else f"; the source {fixed(level)}"
         what = f"{task} {metric}"
         svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{source}", x_unit="steps", level=level)
-        part = f"-{first // _MAX_LINES + 1}" if first else ""
-        figures.append(Figure(f"language-loss-{task}{part}", f"{what}: {ends}{source}", svg))
+        figures.append(Figure(f"language-loss-{task}", f"{what}: {ends}{source}", svg))
     text = (
         "Each snapshot, and the end of each phase where it was tested, with the source's vocabulary restored, fine-tuned "
         "with the same seeds; the dashed line is the source itself."
@@ -274,10 +272,10 @@ def language_loss(results: Results) -> Section | None:
     return Section("language-loss-curve", "English during post-training", [Text(text), Figures(figures)])
 
 
-def _curve(results: Results, variant: str, of_task: Sequence[Score], style: int) -> charts.Line:
+def _curve(results: Results, variant: str, found: Sequence[Score], style: int) -> charts.Line:
     """Return the mean scores of a variant over the steps of both phases; undefined scores are left out."""
     by_step: dict[int, list[float]] = {}
-    for score in of_task:
+    for score in found:
         name, _, place = score.model.partition("/")
         if name == variant and score.value is not None:
             by_step.setdefault(_step(results.artifacts, place), []).append(score.value)

@@ -145,4 +145,4 @@ def _scores(results: Results, model: str) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("xpt_report", version=15, spec=CrossLingualReportSpec, run=run, measured=MEASURED)
+STAGE = Stage("xpt_report", version=16, spec=CrossLingualReportSpec, run=run, measured=MEASURED)

@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its file name and caption. A wide one has a row of its own and keeps its size."""
+    """A drawing with its caption; ``name`` becomes that of its file. A wide one has a row of its own and keeps its size."""
 
     name: str
     caption: str

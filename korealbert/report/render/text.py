@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import html
 import io
+import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text, unfolded
 
@@ -150,20 +152,40 @@ def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
     taken: set[str] = set()
     for section in sections:
         for table in (block for block in unfolded(section.blocks) if isinstance(block, Table)):
-            name = first = f"{section.anchor}-{_slug(table.title)}"
-            number = 1
-            while name in taken:
-                number += 1
-                name = f"{first}-{number}"
-            taken.add(name)
+            name = _numbered(f"{section.anchor}-{_slug(table.title) or 'table'}", taken)
             yield f"{name}.csv", _csv(table).encode()
             yield f"{name}.md", f"{_markdown_table(table)}\n".encode()
             yield f"{name}.tex", latex(table, name).encode()
 
 
+def with_file_names(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections with drawings whose names are those of files; equal names are numbered."""
+    taken: set[str] = set()
+
+    def named(block: Block) -> Block:
+        match block:
+            case Figures(figures):
+                return Figures([replace(figure, name=_numbered(_slug(figure.name), taken)) for figure in figures])
+            case Fold(summary, blocks):
+                return Fold(summary, [named(inner) for inner in blocks])
+        return block
+
+    return [replace(section, blocks=[named(block) for block in section.blocks]) for section in sections]
+
+
 def _slug(title: str) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-    return words[:_MAX_NAME].strip("-") or "table"
+    return words[:_MAX_NAME].strip("-")
+
+
+def _numbered(name: str, taken: set[str]) -> str:
+    """Return a name, with the first free number if it is taken, and add it to those taken."""
+    numbers = itertools.count(2)
+    free = name
+    while free in taken:
+        free = f"{name}-{next(numbers)}"
+    taken.add(free)
+    return free
 
 
 def _csv(table: Table) -> str:

@@ -21,7 +21,7 @@ from korealbert.artifact import Progress, Runtime
 from korealbert.artifact.files import atomic_write
 from korealbert.report.render.blocks import Block, Figures, Section, unfolded, without_empty_columns
 from korealbert.report.render.markup import escape, style_sheet
-from korealbert.report.render.text import markdown, table_files
+from korealbert.report.render.text import markdown, table_files, with_file_names
 
 
 def write_report(
@@ -35,8 +35,10 @@ def write_report(
     """Write ``report.html``, ``report.md``, ``figures/*.svg`` and ``numbers`` by file name; returns the number of figures.
 
     Every table of the report is also written to ``tables/`` as CSV, Markdown and LaTeX. Empty columns are left out everywhere.
+    Names of figures are shortened to ASCII letters, digits and hyphens, and numbered if several are equal.
     """
     sections = [replace(section, blocks=[without_empty_columns(block) for block in section.blocks]) for section in sections]
+    sections = with_file_names(sections)
     contents = {
         "report.html": page(title, introduction, sections).encode(),
         "report.md": markdown(title, introduction, sections).encode(),

@@ -128,11 +128,10 @@ def _finetuning(benchmark: Benchmark) -> Iterator[Figure]:
     """Draw a benchmark's scores on dev: of pretrained and random weights, and of other encoders, six in a drawing."""
     systems = benchmark.systems
     for first in range(0, len(systems), charts.STYLES):
-        part = f"-{first // charts.STYLES + 1}" if first else ""
-        yield _drawn(benchmark, systems[first : first + charts.STYLES], part)
+        yield _drawn(benchmark, systems[first : first + charts.STYLES])
 
 
-def _drawn(benchmark: Benchmark, systems: Sequence[str], part: str) -> Figure:
+def _drawn(benchmark: Benchmark, systems: Sequence[str]) -> Figure:
     series = []
     of_inits = {system: COLOUR_OF_INIT[system] for system in systems if system in COLOUR_OF_INIT}
     others = (style for style in range(1, charts.STYLES + 1) if style not in of_inits.values())
@@ -155,7 +154,7 @@ def _drawn(benchmark: Benchmark, systems: Sequence[str], part: str) -> Figure:
         for line in series
         if line.points
     )
-    return Figure(f"finetune-{benchmark.name}{part}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
+    return Figure(f"finetune-{benchmark.name}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
 
 
 def _size(artifacts: Artifacts) -> str:

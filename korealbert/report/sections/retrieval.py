@@ -86,7 +86,7 @@ def read(artifacts: Artifacts) -> list[_Searched]:
     found: dict[str, dict[str, list[_Run]]] = {}
     for label, artifact in artifacts.of("retrieval").items():
         _, name, *rest = label.split("/")
-        seed = int(rest.pop()) if rest[-1].isdigit() else None
+        seed = int(rest.pop()) if rest[-1].isdecimal() else None
         metrics = artifact.read_json("metrics.json")
         found.setdefault(name, {}).setdefault("/".join(rest), []).append(_Run(artifact, seed, metrics))
     return [_Searched(name, systems, notes) for name, systems in found.items()]

@@ -166,6 +166,8 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     "no number": ({"qrels": QRELS + "q1\td2\thigh\n"}, "test.tsv, line 5, field 'score': found 'high'; a judgement is a whole"),
     "no number at first": ({"qrels": "q1\td2\thigh\n"}, "test.tsv, line 1, field 'score': found 'high'"),
     "a half": ({"qrels": "q1\td2\t0.5\n"}, "found '0.5'; a judgement is a whole number"),
+    "too many digits": ({"qrels": f"q1\td1\t{'1' * 5000}\n"}, "line 1, field 'score': found '1{40}'; .* at most 18 digits"),
+    "an empty line": ({"qrels": f"{QRELS}\n"}, "test.tsv, line 5, field 'score': the line is empty; remove it"),
     "two columns": ({"qrels": "q1\t1\n"}, "test.tsv, line 1, field 'score': 2 columns; a line holds query-id<TAB>corpus-id"),
     "two judgements": ({"qrels": QRELS + "q1\td1\t2\n"}, "line 5, field 'score': 'd1' was judged 1 for 'q1' above, here 2"),
     "other names": (
