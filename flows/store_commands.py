@@ -183,7 +183,8 @@ def export_corpus(
     For an address it is uploaded; hf:// uses the token of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat
     the command.
     """
-    from korealbert.huggingface.dataset import kept_nothing, nothing_kept, write_dataset  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.documents.shards import kept_nothing  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.huggingface.dataset import nothing_kept, write_dataset  # noqa: PLC0415
 
     with clear_errors():
         found = _all_of(store, artifact)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, ArtifactError, Store, build, locks
 from korealbert.artifact.spec import explained
 from korealbert.documents.schema import Document
+from korealbert.documents.shards import kept_nothing
 from korealbert.documents.shards import read_documents as _documents_of
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.scoring import Scored, score_file
@@ -91,10 +92,13 @@ def open_artifact(path: Pathlike) -> Artifact:
 
 
 def read_documents(artifact: Artifact | Pathlike) -> Iterator[Document]:
-    """Yield the documents of a data stage's artifact (extract, clean, dedup, balance, quality), in order."""
+    """Yield the documents of a data stage's artifact (extract, clean, dedup, balance, quality), in order; none if it kept none.
+
+    Raises ArtifactError for an artifact of another stage, and as ``open_artifact`` does.
+    """
     opened = artifact if isinstance(artifact, Artifact) else open_artifact(artifact)
     shards = opened.files("documents-*.arrow")
-    if not shards:
+    if not shards and not kept_nothing(opened):
         raise ArtifactError(f"{opened.path}: holds no documents; name an artifact of extract, clean, dedup or balance")
     for shard in shards:
         yield from _documents_of(shard)
