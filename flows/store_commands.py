@@ -127,10 +127,7 @@ def _all_that_match(store: Store, name: str) -> list[Artifact]:
 def _verify(store: Store, artifact: Artifact) -> bool:
     """Print the faults of an artifact; returns whether it has any."""
     unreadable = store.unreadable(artifact)
-    try:
-        faults = [unreadable] if unreadable else store.verify(artifact)
-    except (ArtifactError, AttributeError, KeyError, TypeError) as error:
-        faults = [f"manifest.json is invalid ({error!r})"]
+    faults = [unreadable] if unreadable else store.verify(artifact)
     for fault in faults:
         warn(f"{artifact.name}: {fault}", style="red")
     if not faults:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, ArtifactError, Store, build, locks
+from korealbert.artifact.files import expanded
 from korealbert.artifact.spec import explained
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import kept_nothing
@@ -79,7 +80,7 @@ def open_artifact(path: Pathlike) -> Artifact:
 
     Raises ArtifactError if there is none, or if its files do not match its manifest.
     """
-    directory = Path(path).resolve()
+    directory = expanded(path).resolve()
     store = Store(directory.parent)
     artifact = store.find(directory.name)
     if artifact is None:
@@ -110,8 +111,8 @@ def score(task: str, gold: Pathlike, predictions: Pathlike, *, mode: Mode = "off
     ``task`` is the name or TOML file of a benchmark. ``mode`` says whether defects of the official script are kept
     (``official``) or not (``corrected``). Raises ValueError naming file, line, field and remedy, and FileNotFoundError.
     """
-    return score_file(task, str(gold), str(predictions), mode)
+    return score_file(task, str(expanded(gold)), str(expanded(predictions)), mode)
 
 
 def _path(given: Pathlike | None) -> Path | None:
-    return None if given is None else Path(given)
+    return None if given is None else expanded(given)
