@@ -76,6 +76,8 @@ def test_predictions_are_scored(tmp_path: Path) -> None:
     (tmp_path / "predictions.jsonl").write_text('{"label": 1}\n' * 2, "utf-8")
     scored = korealbert.score("nsmc", tmp_path / "gold.tsv", tmp_path / "predictions.jsonl")
     assert scored.values["accuracy"] == 50 and scored.examples == 2
+    (tmp_path / "gold.tsv").rename(tmp_path / "a::b.tsv")
+    assert korealbert.score("nsmc", tmp_path / "a::b.tsv", tmp_path / "predictions.jsonl") == scored
 
 
 def test_scores_equal_those_of_the_command(tmp_path: Path) -> None:
