@@ -10,7 +10,7 @@ import typer
 
 from korealbert import shipped
 from korealbert.artifact import Artifact, Store, locks
-from korealbert.artifact.files import MANIFEST, is_of_an_artifact
+from korealbert.artifact.files import MANIFEST, expanded, is_of_an_artifact
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.flows.terminal import warn
 from korealbert.formatting import nearest
@@ -18,7 +18,11 @@ from korealbert.formatting import nearest
 
 def _store(ctx: typer.Context, param: typer.CallbackParam, store: Path) -> Path:
     source = ctx.get_parameter_source(str(param.name))
-    return default_store() if source is not None and source.name == "DEFAULT" else store
+    return default_store() if source is not None and source.name == "DEFAULT" else expanded(store)
+
+
+def _directory(given: Path | None) -> Path | None:
+    return None if given is None else expanded(given)
 
 
 StoreDir = Annotated[
@@ -34,9 +38,14 @@ StoreDir = Annotated[
 ]
 RECIPE_HERE = Path("recipe.toml")
 """The default recipe: that of the current directory."""
-DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
+DataDir = Annotated[
+    Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for", callback=_directory)
+]
 DataRoot = Annotated[
-    Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
+    Path | None,
+    typer.Option(
+        "--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False, callback=_directory
+    ),
 ]
 
 

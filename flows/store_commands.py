@@ -127,10 +127,7 @@ def _all_that_match(store: Store, name: str) -> list[Artifact]:
 def _verify(store: Store, artifact: Artifact) -> bool:
     """Print the faults of an artifact; returns whether it has any."""
     unreadable = store.unreadable(artifact)
-    try:
-        faults = [unreadable] if unreadable else store.verify(artifact)
-    except (ArtifactError, AttributeError, KeyError, TypeError) as error:
-        faults = [f"manifest.json is invalid ({error!r})"]
+    faults = [unreadable] if unreadable else store.verify(artifact)
     for fault in faults:
         warn(f"{artifact.name}: {fault}", style="red")
     if not faults:
@@ -183,7 +180,8 @@ def export_corpus(
     For an address it is uploaded; hf:// uses the token of `hf auth login`, or HF_TOKEN. To resume an interrupted upload, repeat
     the command.
     """
-    from korealbert.huggingface.dataset import kept_nothing, nothing_kept, write_dataset  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.documents.shards import kept_nothing  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.huggingface.dataset import nothing_kept, write_dataset  # noqa: PLC0415
 
     with clear_errors():
         found = _all_of(store, artifact)

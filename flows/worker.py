@@ -18,6 +18,7 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import get_current_settings
 
+from korealbert.artifact.files import expanded
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.flows.recovery import Claimed, recover
@@ -31,7 +32,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool")
     parser.add_argument(
-        "--store", type=Path, default=default_store(), help="where its runs keep artifacts, and where it looks for lost runs"
+        "--store",
+        type=expanded,
+        default=default_store(),
+        help="where its runs keep artifacts, and where it looks for lost runs",
     )
     options = parser.parse_args()
     server = str(get_current_settings().api.url or "")

@@ -12,8 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, ArtifactError, Store, build, locks
+from korealbert.artifact.files import expanded
 from korealbert.artifact.spec import explained
 from korealbert.documents.schema import Document
+from korealbert.documents.shards import kept_nothing
 from korealbert.documents.shards import read_documents as _documents_of
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.scoring import Scored, score_file
@@ -78,7 +80,7 @@ def open_artifact(path: Pathlike) -> Artifact:
 
     Raises ArtifactError if there is none, or if its files do not match its manifest.
     """
-    directory = Path(path).resolve()
+    directory = expanded(path).resolve()
     store = Store(directory.parent)
     artifact = store.find(directory.name)
     if artifact is None:
@@ -91,10 +93,13 @@ def open_artifact(path: Pathlike) -> Artifact:
 
 
 def read_documents(artifact: Artifact | Pathlike) -> Iterator[Document]:
-    """Yield the documents of a data stage's artifact (extract, clean, dedup, balance, quality), in order."""
+    """Yield the documents of a data stage's artifact (extract, clean, dedup, balance, quality), in order; none if it kept none.
+
+    Raises ArtifactError for an artifact of another stage, and as ``open_artifact`` does.
+    """
     opened = artifact if isinstance(artifact, Artifact) else open_artifact(artifact)
     shards = opened.files("documents-*.arrow")
-    if not shards:
+    if not shards and not kept_nothing(opened):
         raise ArtifactError(f"{opened.path}: holds no documents; name an artifact of extract, clean, dedup or balance")
     for shard in shards:
         yield from _documents_of(shard)
@@ -106,8 +111,8 @@ def score(task: str, gold: Pathlike, predictions: Pathlike, *, mode: Mode = "off
     ``task`` is the name or TOML file of a benchmark. ``mode`` says whether defects of the official script are kept
     (``official``) or not (``corrected``). Raises ValueError naming file, line, field and remedy, and FileNotFoundError.
     """
-    return score_file(task, str(gold), str(predictions), mode)
+    return score_file(task, str(expanded(gold)), str(expanded(predictions)), mode)
 
 
 def _path(given: Pathlike | None) -> Path | None:
-    return None if given is None else Path(given)
+    return None if given is None else expanded(given)

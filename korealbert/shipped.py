@@ -21,7 +21,8 @@ def is_shipped(file: Path) -> bool:
 
 
 def shipped(recipe: Path) -> Path:
-    """Return the file of a recipe: itself if it exists, else the shipped one of this name (``sample``)."""
+    """Return the file of a recipe: itself if it exists, else the shipped one of this name (``sample``). ``~`` is expanded."""
+    recipe = Path(os.path.expanduser(recipe))  # noqa: PTH111 (Path's raises RuntimeError for an unknown user)
     if recipe.is_absolute() or ".." in recipe.parts or os.path.exists(recipe):  # noqa: PTH110 (Path's raises PermissionError)
         return recipe
     named = (each / f"{recipe}.toml" for each in _FOLDERS)

@@ -50,11 +50,34 @@ def test_shipped_recipes_have_names_and_a_misspelt_setting_is_reported_in_one_li
     assert not (tmp_path / "store").exists()
 
 
+def test_a_home_directory_is_expanded_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    (home / "c").mkdir(parents=True)
+    here.mkdir()
+    (home / "c" / "a.txt").write_text("강이 흐른다.\n", "utf-8")
+    (home / "r.toml").write_text('[extract.a]\nformat = "text"\npaths = ["${data}/a.txt"]\nlicense = "CC0-1.0"\n', "utf-8")
+    monkeypatch.setenv("HOME", str(home))
+    with chdir(here):
+        (artifact,) = korealbert.run("~/r.toml", "~/st", until="extract", data="~/c", workers=1).values()
+        assert artifact.path.parent == home / "st"
+        assert korealbert.open_artifact(f"~/st/{artifact.name}").name == artifact.name
+        assert {stage.status for stage in korealbert.plan("~/r.toml", "~/st", until="extract", data="~/c")} == {"cached"}
+        planned = CliRunner().invoke(
+            app, ["plan", "~/r.toml", "--store=~/st", "--data=~/c", "--data-root=~", "--until=extract"]
+        )
+        assert planned.exit_code == 0 and "cached" in planned.output, planned.output
+        with pytest.raises(ValueError, match=r"~nobody-has-this-name/r\.toml"):
+            korealbert.plan("~nobody-has-this-name/r.toml")
+    assert not list(here.iterdir())
+
+
 def test_predictions_are_scored(tmp_path: Path) -> None:
     (tmp_path / "gold.tsv").write_text("id\tdocument\tlabel\n1\t좋다\t1\n2\t나쁘다\t0\n", "utf-8")
     (tmp_path / "predictions.jsonl").write_text('{"label": 1}\n' * 2, "utf-8")
     scored = korealbert.score("nsmc", tmp_path / "gold.tsv", tmp_path / "predictions.jsonl")
     assert scored.values["accuracy"] == 50 and scored.examples == 2
+    (tmp_path / "gold.tsv").rename(tmp_path / "a::b.tsv")
+    assert korealbert.score("nsmc", tmp_path / "a::b.tsv", tmp_path / "predictions.jsonl") == scored
 
 
 def test_scores_equal_those_of_the_command(tmp_path: Path) -> None:

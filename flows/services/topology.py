@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from korealbert.artifact.files import write_json
+from korealbert.artifact.files import expanded, write_json
 from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import ENVIRONMENT_FILE, STORE_VARIABLE, default_store
 from korealbert.flows.services.local_server import (
@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("command", choices=("up", "down", "status", "serve"))
     parser.add_argument("--home", type=Path, default=Path(".service"))
     parser.add_argument("--port", type=int, default=4200)
-    parser.add_argument("--store", type=Path, default=default_store())
+    parser.add_argument("--store", type=expanded, default=default_store())
     parser.add_argument("--socket", type=int, help=argparse.SUPPRESS)  # the server's socket, for serve
     options = parser.parse_args()
     home = options.home.resolve()

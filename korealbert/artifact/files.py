@@ -130,6 +130,11 @@ def refuse_overwriting(out: Path, inputs: Iterable[Path] = ()) -> None:
                 raise ValueError(f"{out}: {directory} is the directory of an artifact; name another place to write")
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path with a home directory in place of ``~`` or ``~user``; that of an unknown user stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (Path's raises RuntimeError)
+
+
 def is_of_an_artifact(directory: Path) -> bool:
     """Whether a directory belongs to an artifact, finished or not, even if its manifest is damaged."""
     if (directory / OPENING).is_file():
@@ -236,8 +241,8 @@ def stamp(path: Path) -> list[int]:
 class DigestMemory:
     """Caches sha256 by path and ``stamp``, so that planning does not hash 43 GB of raw input again.
 
-    The cache is a directory within a store. Nothing is written while the store does not exist, so that planning leaves no
-    trace.
+    The cache is a directory that ``Store.make`` creates. Nothing is written while it does not exist, so that planning leaves
+    no trace, and the directory around a copied artifact is not taken for a store.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -267,7 +272,7 @@ class DigestMemory:
 
     def remember(self, path: Path, digest: str, seen: list[int]) -> None:
         """Cache a file's digest under its stamp, unless the file is so young that it may change without a new stamp."""
-        if not self.directory.parent.is_dir():
+        if not self.directory.is_dir():
             return
         entry = self._entry(path)
         readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
@@ -275,7 +280,6 @@ class DigestMemory:
             if time.time_ns() - seen[2] < _SETTLED_NS:
                 entry.unlink(missing_ok=True)
                 return
-            entry.parent.mkdir(exist_ok=True)
             with atomic_path(entry, durable=False) as temporary:
                 temporary.write_bytes(digested_json({"path": readable, "stamp": seen, "sha256": digest}))
 

@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 from korealbert.artifact import changes, markers
 from korealbert.artifact.files import (
     MANIFEST,
     OPENING,
     FileChanged,
+    expanded,
     explaining_full_disk,
     replace_directory,
     sha256_and_stamp,
@@ -88,7 +89,7 @@ class Runtime(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: Path = Field(default_factory=default_store)
+    store: Annotated[Path, AfterValidator(expanded)] = Field(default_factory=default_store)
     """Directory of all artifacts: by default the one that ``KOREALBERT_STORE`` names, else ``store``."""
     workers: int = Field(default=os.cpu_count() or 1, ge=1)
     """Processes of the data stages."""

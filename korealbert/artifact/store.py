@@ -26,6 +26,7 @@ from korealbert.artifact.files import (
     DigestMemory,
     FileChanged,
     digest_of_listing,
+    expanded,
     read_digested,
     refuse_overwriting,
     sha256_of_file,
@@ -77,6 +78,16 @@ class _Manifest(_Fact):
     host: dict[str, Any]
 
 
+class _Counts(_Fact):
+    """The statistics of a stage of documents that must add up."""
+
+    documents_in: int
+    documents_out: int
+    repeated: int = 0
+    dropped: dict[str, int] = Field(default_factory=dict)
+    quarantined: int = 0
+
+
 def _misfit(loaded: object, *, digested: bool) -> str | None:
     """Return why a JSON value (``digested``: with a digest) is no manifest, or None if it is one."""
     try:
@@ -109,8 +120,9 @@ def default_store() -> Path:
     named = os.environ.get(STORE_VARIABLE)
     with suppress(OSError, UnicodeDecodeError):  # The file is missing, or it is another user's.
         lines = "" if named else ENVIRONMENT_FILE.read_text("utf-8")
-        named = named or "".join(re.findall(rf"^{STORE_VARIABLE}=(.*)$", lines, re.MULTILINE))
-    return Path(named or "store")
+        for value in re.findall(rf"^{STORE_VARIABLE}=(.*)$", lines, re.MULTILINE):  # As in a shell, the last one counts.
+            named = re.sub(r"""^(["'])(.*)\1$""", r"\2", value.strip())
+    return expanded(named or "store")
 
 
 class ArtifactError(Exception):
@@ -193,7 +205,7 @@ class Store:
     """A directory of artifacts. An artifact is complete if and only if its sub-directory has the artifact's own name."""
 
     def __init__(self, root: Path) -> None:
-        self.root = Path(root).resolve()
+        self.root = expanded(root).resolve()
         self.digests = DigestMemory(self.root / DIGESTS)
 
     def make(self) -> Self:
@@ -358,21 +370,30 @@ def check_conservation(name: str, stats: Mapping[str, Any], directory: Path | No
     """
     if "documents_in" not in stats:
         return
-    dropped = sum(stats.get("dropped", {}).values())
-    quarantined = stats.get("quarantined", 0)
-    accounted = stats["documents_out"] + dropped + quarantined
-    if stats["documents_in"] + stats.get("repeated", 0) != accounted:
-        repeated = f" and {stats['repeated']:,} copies were made" if stats.get("repeated") else ""
+    try:
+        counts = _Counts.model_validate(stats)
+    except ValidationError as error:
         raise ArtifactError(
-            f"{name}: {stats['documents_in']:,} documents came in{repeated}, but {stats['documents_out']:,} out"
-            f" + {dropped:,} dropped + {quarantined:,} quarantined = {accounted:,}"
+            f"{name}: its statistics do not count documents ({_first_problems(error)}); build it again"
+        ) from None
+    dropped = sum(counts.dropped.values())
+    accounted = counts.documents_out + dropped + counts.quarantined
+    if counts.documents_in + counts.repeated != accounted:
+        repeated = f" and {counts.repeated:,} copies were made" if counts.repeated else ""
+        raise ArtifactError(
+            f"{name}: {counts.documents_in:,} documents came in{repeated}, but {counts.documents_out:,} out"
+            f" + {dropped:,} dropped + {counts.quarantined:,} quarantined = {accounted:,}"
         )
-    counted = {"documents": stats["documents_out"], "dropped": dropped, "quarantine": quarantined}
+    counted = {"documents": counts.documents_out, "dropped": dropped, "quarantine": counts.quarantined}
     if directory is None:
         return
     for kind, count in counted.items():
         files = sorted(directory.glob(f"{kind}-*.arrow"))
-        if files and (rows := sum(map(rows_of, files))) != count:
+        try:
+            rows = sum(map(rows_of, files))
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"{name}: {kind}-*.arrow cannot be read ({error}); build it again") from None
+        if files and rows != count:
             raise ArtifactError(f"{name}: {count:,} documents are counted as {kind}, but {kind}-*.arrow hold {rows:,}")
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -176,10 +175,9 @@ def raw_parts(
     if not spec.paths and not fetched:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
     found = False
-    other_files = _files_of_other_formats(spec, inputs) - {path.path.name for path in spec.paths}
-    for raw in open_files([path.path for path in spec.paths] + input_files, members, spec.limits):
-        if isinstance(raw, RawFile) and not other_files.isdisjoint((raw.name, re.sub(r"^\d+/", "", raw.name))):
-            continue
+    other_files = _files_of_other_formats(spec, inputs)
+    paths = [path.path for path in spec.paths] + [path for path in input_files if path.name not in other_files]
+    for raw in open_files(paths, members, spec.limits, left_out=other_files):
         found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
             yield replace(part, context=context) if context and isinstance(part, RawRecords) else part

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import errno
+import glob
 import io
 import json
 import os
@@ -25,7 +26,7 @@ from pydantic import Discriminator, Field, Tag, field_validator
 from korealbert.artifact import InputPath, Inputs, Spec
 from korealbert.artifact.files import json_fault, unambiguous
 from korealbert.artifact.spec import PRIVATE_HOSTS
-from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
 from korealbert.documents.csv import csv_reader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
@@ -126,6 +127,13 @@ class Line:
         return ValueError(f"{self.file}, {self.position}, field {field!r}: {problem}; {remedy}")
 
 
+class _AllMembers(MemberFilter):
+    """Selects hidden members too, because benchmarks name theirs exactly."""
+
+    def takes(self, name: str) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class BenchmarkFile:
     """A benchmark file as a spec names it."""
@@ -187,7 +195,7 @@ class BenchmarkFile:
         """Return all bytes of the file, decompressed.
 
         Raises FileNotFoundError, and ValueError if the file is damaged, larger than ``MAX_BYTES``, compressed beyond
-        ``ReadLimits``, or if the archive lacks the member.
+        ``ReadLimits``, or if the archive lacks the member or holds it twice.
         """
         in_archive = is_archive(self.path.name)
         if in_archive != bool(self.member):
@@ -198,16 +206,24 @@ class BenchmarkFile:
         if self.path.is_dir():
             raise self._unreadable("it is a directory")
         names: list[str] = []
-        for raw in open_files([self.path], "*", ReadLimits()):
+        found: bytes | None = None
+        wanted = MemberFilter(glob.escape(self.member.removeprefix("./")))
+        marks = self.path.name.count("::") + 1
+        for raw in open_files([self.path], _AllMembers(), ReadLimits()):
             name = raw.file if isinstance(raw, Quarantined) else raw.name
-            member = name.partition("::")[2].removeprefix("./")
+            member = "".join(name.split("::", marks)[marks:]).removeprefix("./")
+            is_wanted = not in_archive or wanted.takes(member)
             if isinstance(raw, Quarantined):
-                if member in ("", self.member.removeprefix("./")):
+                if not member or is_wanted:
                     raise self._unreadable(f"{raw.position}: {raw.reason}; {raw.remedy}")
-            elif member == self.member.removeprefix("./"):
-                return self._bounded(raw)
-            names += [member] if len(names) < _MAX_SHOWN_MEMBERS else []
-        raise ValueError(f"{self}: the archive has no such member; it holds {', '.join(names)}")
+            elif is_wanted:
+                if found is not None:
+                    raise ValueError(f"{self}: the archive holds this member twice; pack it again with the right one alone")
+                found = self._bounded(raw)
+            names += [member] if len(names) < _MAX_SHOWN_MEMBERS and not is_hidden(member) else []
+        if found is None:
+            raise ValueError(f"{self}: the archive has no such member; it holds {', '.join(names)}")
+        return found
 
     def _bounded(self, raw: RawFile) -> bytes:
         blocks: list[bytes] = []

@@ -13,7 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
 from pathlib import Path
@@ -94,18 +94,25 @@ def _is_apple_double(name: str) -> bool:
     return parts[-1].startswith("._") or "__MACOSX" in parts[:-1]
 
 
-def open_files(paths: Sequence[Path], members: str | MemberFilter, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+def open_files(
+    paths: Sequence[Path], members: str | MemberFilter, limits: ReadLimits, left_out: Collection[str] = ()
+) -> Iterator[RawFile | Quarantined]:
     """Yield the streams of ``paths`` in the given order, of directories by relative path, of archives in archive order.
 
-    ``members``, a pattern or a filter, selects files within directories and archives. A stream is valid until the next one is
-    requested. Names are relative to the path; the second of two equal names becomes ``2/name``. Raises FileNotFoundError naming
-    a path that does not exist.
+    ``members``, a pattern or a filter, selects files within directories and archives; ``left_out`` names further files of
+    directories that are not opened. A stream is valid until the next one is requested. Names are relative to the path; the
+    second of two equal names becomes ``2/name``, or the next number that no other file has. Raises FileNotFoundError naming a
+    path that does not exist.
     """
     selected = MemberFilter(members) if isinstance(members, str) else members
-    seen: Counter[str] = Counter()
-    for path, name in _listed(paths, selected):
-        seen[name] += 1
-        yield from _open_file(path, name if seen[name] == 1 else f"{seen[name]}/{name}", selected, limits)
+    seen, taken = Counter[str](), set[str]()
+    for path, name in _listed(paths, selected, left_out):
+        unique = name
+        while unique in taken:
+            seen[name] += 1
+            unique = f"{seen[name] + 1}/{name}"
+        taken.add(unique)
+        yield from _open_file(path, unique, selected, limits)
 
 
 def is_archive(name: str) -> bool:
@@ -113,11 +120,11 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith((*_TAR_SUFFIXES, _ZIP_SUFFIX)) and not _is_apple_double(name)
 
 
-def _listed(paths: Sequence[Path], members: MemberFilter) -> Iterator[tuple[Path, str]]:
+def _listed(paths: Sequence[Path], members: MemberFilter, left_out: Collection[str]) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if path.is_dir():
             inside = sorted((p.relative_to(path).as_posix(), p) for p in files_of(path))
-            yield from ((file, name) for name, file in inside if members.opens(name))
+            yield from ((file, name) for name, file in inside if members.opens(name) and name not in left_out)
         elif path.exists():
             yield path, path.name
         else:
@@ -443,8 +450,8 @@ def _zip_name(member: zipfile.ZipInfo) -> str:
 
 
 def _member_name(name: bytes, flags: int) -> str:
-    # Archivers on Korean Windows write names in CP949 without saying so.
-    for encoding in ("utf-8",) if flags & _ZIP_UTF8_NAME else ("cp949", "cp437"):
+    # Some archivers write names in UTF-8 without saying so, those on Korean Windows in CP949.
+    for encoding in ("utf-8",) if flags & _ZIP_UTF8_NAME else ("utf-8", "cp949", "cp437"):
         try:
             return name.decode(encoding)
         except UnicodeDecodeError:

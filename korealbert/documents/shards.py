@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import ipc
 from pydantic import Field
 
-from korealbert.artifact import Statistics
+from korealbert.artifact import Artifact, Statistics
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.schema import Document, Drop, Quarantined
 
@@ -144,6 +144,11 @@ NO_DOCUMENTS: Mapping[str, Any] = {
     "quarantine_reasons": {},
 }
 """Statistics of a shard or stage without documents."""
+
+
+def kept_nothing(artifact: Artifact) -> bool:
+    """Return whether a stage of documents dropped all of them."""
+    return artifact.stats.get("documents_out") == 0
 
 
 def refuse_nothing_kept(stage: str, kept: Mapping[str, Mapping[str, Any]], remedy: str) -> None:

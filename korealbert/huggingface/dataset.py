@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from korealbert.artifact import Artifact
 from korealbert.artifact.locks import exclusive, if_free
-from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches
+from korealbert.documents.shards import DOCUMENT_SCHEMA, kept_nothing, read_batches
 from korealbert.huggingface.card import dataset_card
 from korealbert.huggingface.columns import ComputedColumns
 
@@ -60,11 +60,6 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
             directory.rmdir()
         partial.rename(directory)
     return written
-
-
-def kept_nothing(artifact: Artifact) -> bool:
-    """Return whether a stage of documents dropped all of them."""
-    return artifact.stats.get("documents_out") == 0
 
 
 def nothing_kept(artifacts: Sequence[Artifact]) -> str:

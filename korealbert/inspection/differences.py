@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 from rich.text import Text
 
-from korealbert.artifact import Artifact
+from korealbert.artifact import Artifact, Store
 from korealbert.corpus.clean.news import Removal
 from korealbert.corpus.clean.stage import read_removals
 from korealbert.corpus.normalise import normalise
@@ -44,19 +44,26 @@ class Part:
     """The rule that removed the text, and the zone of the document that it applies to."""
 
 
-def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list[Part]]]:
-    """Yield each document whose text or title the stage changed, with the changes.
+def changed_documents(artifact: Artifact, wanted: str = "") -> Iterator[tuple[dict[str, Any], list[Part]]]:
+    """Yield each document whose text or title the stage changed, with the changes; ``wanted`` is the beginning of an id.
 
-    Raises ValueError if the artifact was not built from documents.
+    Raises ValueError if the artifact was not built from documents, or its inputs are no longer those that it was built from.
     """
-    shards = artifact.files("documents-*.arrow")
+    store = Store(artifact.path.parent)
+    inputs = {role: store.find(one.name) for role, one in artifact.inputs().items()}
+    if None in inputs.values() or store.outdated(artifact, inputs):
+        raise ValueError(f"{artifact.name}: an input was removed, or rebuilt with other bytes; run the stages of both again")
+    # Stages number their shards as all shards of their inputs together; a shard without documents has no file.
+    shards = {int(shard.stem.rpartition("-")[2]): shard for shard in artifact.files("documents-*.arrow")}
     before = [shard for _, one in sorted(artifact.inputs().items()) for shard in one.files("documents-*.arrow")]
-    if not before or len(before) < len(shards):
+    if not before or len(before) <= max(shards, default=0):
         raise ValueError(f"{artifact.name}: was not built from documents, so there is nothing to compare them with")
     entities = artifact.manifest["spec"].get("decode_entities")  # A field of `clean`, the only stage that normalises.
-    for shard, source in zip(shards, before, strict=False):
+    for number, shard in shards.items():
         removals = removal_log(shard)
-        for original, row in _with_originals(shard, source):
+        for original, row in _with_originals(shard, before[number]):
+            if not row["id"].startswith(wanted):
+                continue
             parts = _changes(original, row, removals.get(row["id"], []), entities=entities)
             if any(part.kind != "same" for part in parts):
                 yield row, parts

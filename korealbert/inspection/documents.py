@@ -74,9 +74,8 @@ def _why_dropped(artifact: Artifact, row: dict[str, Any], removals: Sequence[Rem
 
 def changes(artifact: Artifact, *, whole: bool, wanted: str) -> Iterator[Text]:
     """Yield the documents that a stage changed, with removed and added text in its place."""
-    for row, parts in changed_documents(artifact):
-        if row["id"].startswith(wanted):
-            yield Text.assemble(_head(row), _changed(parts, whole=whole))
+    for row, parts in changed_documents(artifact, wanted):
+        yield Text.assemble(_head(row), _changed(parts, whole=whole))
 
 
 def _changed(parts: Sequence[Part], *, whole: bool) -> Text:

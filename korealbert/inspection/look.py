@@ -13,6 +13,7 @@ from rich.theme import Theme
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.crawl.stage import read_log
+from korealbert.documents.shards import kept_nothing
 from korealbert.examples.render import legend, render_rows
 from korealbert.examples.views import ViewsStats
 from korealbert.inspection import documents
@@ -63,6 +64,7 @@ _STYLES = {
 
 THEME = Theme(_STYLES)
 _Shows = Literal["documents", "examples", "urls"]
+_NOTHING_KEPT = "no document was kept; --dropped all shows those that were dropped, --quarantine what could not be read"
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ class Selection:
 
 
 def has_items(artifact: Artifact, shows: _Shows) -> bool:
-    """Whether ``items`` shows something without further options; ``shows``: see ``Stage``."""
-    return shows != "documents" or any(artifact.files("documents-*.arrow"))
+    """Whether ``items`` shows something without further options, or names those that do; ``shows``: see ``Stage``."""
+    return shows != "documents" or kept_nothing(artifact) or any(artifact.files("documents-*.arrow"))
 
 
 def items(
@@ -115,7 +117,8 @@ def items(
         problem = f"nothing of this kind has the id {selection.wanted!r}{after}"
         raise ValueError(f"{artifact.name}: {problem}; leave out --id to see them all")
     if not shown:
-        yield Text(f"nothing of this kind in the artifact{after}")
+        lost = shows == "documents" and is_kept and kept_nothing(artifact)
+        yield Text(_NOTHING_KEPT if lost else f"nothing of this kind in the artifact{after}")
 
 
 def _check_compatible(selection: Selection, shows: _Shows) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import korealbert
 from korealbert.artifact import Artifact, InputChanged, InputPath, Inputs, Runtime, Spec, Stage, Store, build
 from korealbert.artifact.files import (
     atomic_path,
@@ -341,6 +342,15 @@ def test_a_store_within_a_source_is_no_part_of_it(place: str, tmp_path: Path) ->
     assert read == [["text.txt"]] * 3
     assert len({artifact.name for artifact in built}) == 1
     assert all(build(copying, Reads(text=InputPath(data)), {}, Runtime(store=store, workers=1)).cached for store in stores)
+
+
+def test_a_directory_with_a_copied_artifact_does_not_become_a_store(tmp_path: Path, documents: Artifact) -> None:
+    year = tmp_path / "texts" / "2024"
+    shutil.copytree(documents.path, year / documents.name)
+    (year / "text.txt").write_text("가나다")
+    time.sleep(0.1)  # Digests of files younger than this are not cached.
+    assert korealbert.open_artifact(year / documents.name).output_digest == documents.output_digest
+    assert year / "text.txt" in files_of(tmp_path / "texts") and not (year / ".digests").exists()
 
 
 @pytest.mark.parametrize("made", [False, True])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from korealbert.artifact import ArtifactError, Runtime, Store, build
+from korealbert.artifact import Artifact, ArtifactError, Runtime, Store, build
+from korealbert.artifact.files import write_digested
 from korealbert.flows.cli import app
 from tests.artifact.conftest import WORDS, Text
 
@@ -56,6 +59,29 @@ def test_a_manifest_of_wrong_facts_is_named_by_every_command(field: str, value: 
     assert not (tmp_path / "out.tar").exists()
     again = build(WORDS, Text(), {}, Runtime(store=store, workers=1))
     assert not again.cached and again.repaired is not None and field in again.repaired
+
+
+@pytest.mark.parametrize(
+    ("stats", "field"),
+    [
+        ({"documents_in": 1, "dropped": []}, "documents_out"),
+        ({"documents_in": 1, "documents_out": 1, "dropped": []}, "dropped"),
+        ({"documents_in": 1, "documents_out": 1, "dropped": {"short": None}}, r"dropped\.short"),
+        ({"documents_in": None, "documents_out": 1}, "documents_in"),
+    ],
+)
+def test_statistics_that_count_no_documents_are_a_fault_of_their_field(
+    stats: dict[str, Any], field: str, tmp_path: Path
+) -> None:
+    artifact = build(WORDS, Text(), {}, Runtime(store=tmp_path, workers=1)).artifact
+    write_digested(artifact.path / "manifest.json", {**artifact.manifest, "stats": stats})
+    changed = Artifact(artifact.name, artifact.path)
+    expected = rf"manifest\.json: its statistics do not count documents \({field}: .*\); build it again"
+    assert re.fullmatch(expected, str(Store(tmp_path).damage(changed)))
+    shown = CliRunner().invoke(app, ["verify", "--store", str(tmp_path)])
+    assert shown.exit_code == 1 and "do not count documents" in shown.output.replace("\n", " ")
+    (again,) = (build(WORDS, Text(), {}, Runtime(store=tmp_path, workers=1)),)
+    assert again.repaired and not Store(tmp_path).verify(again.artifact)
 
 
 def test_a_manifest_that_lacks_a_field_says_which(tmp_path: Path) -> None:

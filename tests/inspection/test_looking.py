@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from korealbert.artifact import Artifact, Runtime, Spec, Stage, build
+import korealbert
+from korealbert.artifact import Artifact, ArtifactError, Runtime, Spec, Stage, build
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.clean.news import Removal
@@ -21,9 +23,9 @@ from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality import stage as quality
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, document_id
-from korealbert.documents.shards import DocumentShard
-from korealbert.inspection import look
-from korealbert.inspection.differences import cleaning, difference, words
+from korealbert.documents.shards import DocumentShard, sum_stats
+from korealbert.inspection import differences, look
+from korealbert.inspection.differences import Part, cleaning, difference, words
 from korealbert.inspection.look import markup, page
 from korealbert.recipe import registry
 from tests.report.conftest import made
@@ -195,6 +197,61 @@ def test_repeated_documents_and_those_of_one_id_stand_beside_their_originals(art
         scored = build(quality.STAGE, spec, {"documents": unique}, runtime, label="quality").artifact
         assert (scored.stats["repeated"], scored.stats["dropped"]) == (repeats, {})
         assert [text.plain for text in seen(scored, diff=True)] == NOTHING
+
+
+def in_shards(store: Path, *shards: list[str]) -> Artifact:
+    """Documents in one shard for each list of texts."""
+
+    def write(out: Path) -> dict[str, Any]:
+        written = []
+        for number, texts in enumerate(shards):
+            with DocumentShard(out, number) as shard:
+                for text in texts:
+                    shard.keep(Document(document_id("news", text), "news", text))
+            written.append(shard.stats)
+        return sum_stats(written)
+
+    return made(store, "extract", {}, write=write)
+
+
+def test_changes_are_those_of_the_shard_that_a_document_came_from(tmp_path: Path) -> None:
+    """Where all documents of a shard are dropped, its number is left out."""
+    runtime = Runtime(store=tmp_path, workers=1)
+    raw = in_shards(tmp_path, ["짧은 글."], [f"{BODY} &amp;"], ["또 짧은 글."], [f"{LATER} &amp;"])
+    cleaned = build(clean.STAGE, clean.CleanSpec(), {"documents": raw}, runtime, label="clean").artifact
+    assert [path.name for path in cleaned.files("documents-*")] == ["documents-00001.arrow", "documents-00003.arrow"]
+    first, second = seen(cleaned, diff=True, whole=True)
+    assert _SENTENCES[0][:9] in first.plain and "다리를 놓자는" in second.plain
+    assert all("[-&amp;-]{+&+}" in text.plain for text in (first, second))
+    shutil.rmtree(raw.path)
+    with pytest.raises(ValueError, match="an input was removed, or rebuilt"):
+        seen(cleaned, diff=True)
+
+
+def test_only_the_wanted_document_is_compared(artifacts: dict[str, Artifact], monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def counting(before: str, after: str, *rest: Any, **more: Any) -> list[Part]:
+        compared.append(after)
+        return cleaning(before, after, *rest, **more)
+
+    last = seen(artifacts["clean"], diff=True)[-1].plain
+    monkeypatch.setattr(differences, "cleaning", counting)
+    assert [text.plain for text in seen(artifacts["clean"], diff=True, wanted=last[:16])] == [last]
+    assert len(compared) == 1
+
+
+def test_an_artifact_that_kept_no_document_says_what_it_holds(tmp_path: Path) -> None:
+    raw = in_shards(tmp_path, ["짧은 글."])
+    cleaned = build(clean.STAGE, clean.CleanSpec(), {"documents": raw}, Runtime(store=tmp_path, workers=1)).artifact
+    (text,) = seen(cleaned)
+    assert text.plain == (
+        "no document was kept; --dropped all shows those that were dropped, --quarantine what could not be read"
+    )
+    assert [len(seen(cleaned, dropped="all")), *(text.plain for text in seen(cleaned, quarantine=True))] == [1, *NOTHING]
+    assert list(korealbert.read_documents(cleaned.path)) == []
+    with pytest.raises(ArtifactError, match="holds no documents; name an artifact of extract"):
+        list(korealbert.read_documents(made(tmp_path, "report", {})))
 
 
 def test_deduplication_changes_no_text_whatever_cleaning_has_left_in_it(tmp_path: Path) -> None:

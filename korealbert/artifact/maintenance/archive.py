@@ -35,6 +35,7 @@ from korealbert.artifact.store import (
     ArtifactError,
     Store,
     ancestors,
+    check_conservation,
     digest_of_output,
     faults_within,
     identity_of,
@@ -59,12 +60,16 @@ class _NotAsExported(Exception):
 def export(artifact: Artifact, stream: IO[bytes]) -> list[str]:
     """Write an artifact and its ancestors to a stream and return their names, inputs first.
 
-    Raises ArtifactError if an ancestor is missing from the store, or a file does not match its manifest.
+    Raises ArtifactError if an ancestor is missing from the store or was rebuilt with other bytes, or a file does not match its
+    manifest.
     """
     try:
         lineage = list(ancestors({"": artifact}).values())
     except FileNotFoundError as error:
         raise ArtifactError(f"{error.filename} is missing, and an export needs all inputs; run its stage again") from None
+    for each in lineage:
+        if stale := Store(each.path.parent).outdated(each, each.inputs()):
+            raise ArtifactError(f"{each.name}: {stale}, and an export needs those it was built from; run its stage again")
     index = {"format": _FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         content = (json.dumps(index, indent=1) + "\n").encode()
@@ -171,6 +176,10 @@ class _Reader:
                 raise _NotAsExported(f"{name}/{relative}: another sha256 than its manifest says")
         if not digest_of_output(files) == artifact.output_digest == output_digest:
             raise _NotAsExported(f"{name}: its files, manifest and {_INDEX} disagree about its output")
+        try:
+            check_conservation(name, artifact.manifest["stats"], out)
+        except ArtifactError as error:
+            raise _NotAsExported(str(error)) from None
 
     def _next(self, wanted: str) -> TarMember:
         member = self._tar.next()

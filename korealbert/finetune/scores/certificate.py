@@ -30,12 +30,11 @@ from korealbert.artifact.files import (
 from korealbert.artifact.host import host_facts
 from korealbert.artifact.spec import explained
 from korealbert.artifact.store import faults_of_manifest
-from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.definition_file import is_file
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scores.predictions import differences, digest_of
-from korealbert.finetune.scores.scoring import MEMBER_MARK, Scored, score_file
+from korealbert.finetune.scores.scoring import Scored, named_file, score_file
 from korealbert.finetune.scores.signatures import is_signature, program_of, signatures, signed
 
 _MAX_BYTES = 16 << 20
@@ -122,8 +121,8 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
     recipe has another task or gold file. Nothing is written then.
     """
     program = None if key is None else program_of(key)
-    (gold_path, _, member), (path, _, inner) = gold.partition(MEMBER_MARK), predictions.partition(MEMBER_MARK)
-    places = [Path(each) for each in (gold_path, path, *([task] if is_file(task) else ()))]
+    truth, given = named_file(gold), named_file(predictions)
+    places = [truth.path, given.path, *([Path(task)] if is_file(task) else ())]
     for written in (out, *signatures(out)):
         refuse_overwriting(written, [*places, *([] if key is None else [key])])
     _refuse_other_files(out)
@@ -132,13 +131,15 @@ def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, ke
     with ExitStack() as files:
         draft = files.enter_context(atomic_path(out))
         scored = score_file(task, gold, predictions, mode)
-        data = [_data(place, of, name) for place, of, name in zip(places, (member, inner, ""), names, strict=False)]
+        data = [
+            _data(place, of, name) for place, of, name in zip(places, (truth.member, given.member, ""), names, strict=False)
+        ]
         for place, seen, now in zip(places, before, data, strict=True):
             if seen != (now.bytes, now.sha256):
                 raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
-        cell, named = cell_of(Path(path)), tasks.name_of(task)
-        for other in differences(cell.recipe if cell else {}, named, BenchmarkFile(places[0], member), places[1].name):
-            raise ValueError(f"{path}: {other.text}; name the task and the gold file of the cell")
+        cell, named = cell_of(given.path), tasks.name_of(task)
+        for other in differences(cell.recipe if cell else {}, named, truth, given.path.name):
+            raise ValueError(f"{given.path}: {other.text}; name the task and the gold file of the cell")
         certificate = Certificate(
             korealbert_certificate=1,
             task=named,

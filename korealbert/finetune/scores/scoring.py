@@ -7,6 +7,7 @@ of the official file; this is not allowed for questions.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -122,7 +123,7 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
 
 
 def _read_gold(benchmark: Task, gold: str) -> list[Example]:
-    file = _file(gold)
+    file = named_file(gold)
     if not file.path.exists():
         raise FileNotFoundError(f"{file}: no such file; {benchmark.title} comes from {benchmark.origin}")
     examples = benchmark.read(file)
@@ -137,7 +138,7 @@ def _scored(
     """Return the scores of a prediction file on some examples of the whole gold file, and its predictions."""
     if mode not in (modes := get_args(Mode)):
         raise ValueError(f"mode: {mode!r} is none of {', '.join(map(repr, modes))}{nearest(str(mode), modes)}")
-    file = _file(predictions)
+    file = named_file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
     warnings = []
@@ -194,7 +195,7 @@ def _matched(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], 
 
 
 def _is_of_cell(predictions: str) -> bool:
-    file = _file(predictions)
+    file = named_file(predictions)
     return _CELL_FILE.fullmatch(file.member or file.path.name) is not None
 
 
@@ -204,7 +205,7 @@ def _tested(
     """Return the examples of the gold file that were predicted: a cell may have been tested on a part."""
     if not _is_of_cell(predictions):
         return examples
-    file = _file(predictions)
+    file = named_file(predictions)
     return tested_examples(recipe_beside(file.path) or recipe or {}, benchmark, examples, file.path.name)
 
 
@@ -216,7 +217,7 @@ def _predictions_of_cell(file: BenchmarkFile, benchmark: Task, examples: Sequenc
 
 def _gold_warnings(file: BenchmarkFile, task: str, gold: str) -> list[str]:
     """Warn if the gold file may not be the cell's. Raises ValueError if it certainly is not."""
-    found = list(differences(recipe_beside(file.path), task, _file(gold), file.path.name))
+    found = list(differences(recipe_beside(file.path), task, named_file(gold), file.path.name))
     for other in found:
         if other.certain:
             raise ValueError(f"{file}: {other.text}; name the task and the gold file of the cell")
@@ -418,6 +419,9 @@ def _id(record: Record, field: str) -> str:
     return record.written(field)
 
 
-def _file(written: str) -> BenchmarkFile:
+def named_file(written: str) -> BenchmarkFile:
+    """Return the file of this path, else the member ``PATH::MEMBER`` of an archive."""
+    if os.path.exists(written):  # noqa: PTH110 (Path's raises PermissionError)
+        return BenchmarkFile(Path(written))
     path, _, member = written.partition(MEMBER_MARK)
     return BenchmarkFile(Path(path), member)

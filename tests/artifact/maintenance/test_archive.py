@@ -141,6 +141,9 @@ HOSTILE = {
     "manifest without recipe": in_manifest("recipe", 3),
     "manifest of another name": in_manifest("name", "words-0123456789abcdef"),
     "manifest with inputs from elsewhere": in_manifest("inputs", {"x": "words-0123456789abcdef"}),
+    "manifest of other statistics": in_manifest("stats", {"documents_in": 1, "dropped": []}),
+    "manifest of words as statistics": in_manifest("stats", {"documents_in": "x", "documents_out": 1, "quarantined": None}),
+    "manifest of lost documents": in_manifest("stats", {"documents_in": 2, "documents_out": 1}),
     "manifest of another digest": in_manifest("output_digest", "0" * 64),
     "index no JSON": index(b"{"),
     "index nested": index(b"[" * 100000),
@@ -198,18 +201,23 @@ def test_a_promise_of_more_than_the_disk_holds_is_refused_before_it_is_read(pack
         bring(sparse.tobuf() + b"\0" * 1024, tmp_path / "elsewhere")
 
 
+def rebuilt(directory: Path) -> None:
+    """Give an artifact other bytes, as another machine might."""
+    manifest = dict(Artifact(directory.name, directory).manifest)
+    (directory / "part" / "out.txt").write_text("다른 기계", "utf-8")
+    for name, entry in manifest["files"].items():
+        entry |= {"sha256": sha256_of_file(directory / name), "size": (directory / name).stat().st_size}
+    manifest["output_digest"] = digest_of_listing({name: entry["sha256"] for name, entry in manifest["files"].items()})
+    write_digested(directory / "manifest.json", manifest)
+
+
 def test_other_bytes_under_one_name_are_neither_overwritten_nor_mixed(
     built: dict[str, Artifact], packed: bytes, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     bring(packed, elsewhere)
     words = elsewhere / built["words"].name
-    manifest = dict(Artifact(words.name, words).manifest)
-    (words / "part" / "out.txt").write_text("다른 기계", "utf-8")
-    for name, entry in manifest["files"].items():
-        entry |= {"sha256": sha256_of_file(words / name), "size": (words / name).stat().st_size}
-    manifest["output_digest"] = digest_of_listing({name: entry["sha256"] for name, entry in manifest["files"].items()})
-    write_digested(words / "manifest.json", manifest)
+    rebuilt(words)
     with pytest.raises(ArtifactError, match="with other bytes"):
         bring(packed, elsewhere)
     (words / "part" / "out.txt").write_text("부서졌다", "utf-8")
@@ -224,6 +232,12 @@ def test_an_export_of_a_damaged_or_broken_lineage_fails(built: dict[str, Artifac
         with pytest.raises(ArtifactError, match="rebuild"):
             archive.export(built["book"], io.BytesIO())
     victim.write_bytes(whole)
+    rebuilt(built["words"].path)
+    book = Artifact(built["book"].name, built["book"].path)
+    with pytest.raises(
+        ArtifactError, match=r"lines-\w+: input words \(words-\w+\) was rebuilt with other bytes.*; run its stage again"
+    ):
+        archive.export(book, io.BytesIO())
     shutil.rmtree(built["words"].path)
     with pytest.raises(ArtifactError, match="needs all inputs; run its stage again"):
         archive.export(built["book"], io.BytesIO())

@@ -119,6 +119,15 @@ def test_names_in_cp949_are_read(tmp_path: Path) -> None:
     assert contents([path]) == {"a.zip::정치/1.txt": b"one"}
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_names_in_utf_8_are_read_where_the_archive_does_not_say_so(whole: bool, tmp_path: Path) -> None:
+    path = zip_file(tmp_path / "a.zip", {"ABCDEF/1.txt": b"one"}, zipfile.ZIP_STORED)
+    content = path.read_bytes().replace(b"ABCDEF", "정치".encode())
+    path.write_bytes(content if whole else content[: content.index(b"PK\x01\x02")])
+    (opened, *_) = open_files([path], "*", LIMITS)
+    assert isinstance(opened, RawFile) and opened.name == "a.zip::정치/1.txt"
+
+
 @pytest.mark.parametrize("inner", ["b.tar", "가/b.tar.gz", "b.TGZ", "b.zip"])
 def test_an_archive_within_an_archive_is_reported_and_its_neighbours_are_read(tmp_path: Path, inner: str) -> None:
     content = tar({"x.txt": b"lost"})
@@ -251,6 +260,24 @@ def test_names_do_not_show_where_a_source_lay(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"x")
     assert list(contents([path])) == ["a.txt"]
+
+
+def test_no_two_files_have_one_name(tmp_path: Path) -> None:
+    for name in ("A/2/x.txt", "A/x.txt", "B/x.txt", "C/2/x.txt", "D/x.txt", "D/y.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = contents([tmp_path / folder for folder in "ABCD"])
+    assert {name: data.decode() for name, data in found.items()} == {
+        "2/x.txt": "A/2/x.txt",
+        "x.txt": "A/x.txt",
+        "3/x.txt": "B/x.txt",
+        "2/2/x.txt": "C/2/x.txt",
+        "4/x.txt": "D/x.txt",
+        "y.txt": "D/y.txt",
+    }
+    assert [raw.name for raw in open_files([tmp_path / "D"], "*", LIMITS, left_out={"x.txt"}) if isinstance(raw, RawFile)] == [
+        "y.txt"
+    ]
 
 
 def test_archives_hold_nothing_but_files_for_us(tmp_path: Path) -> None:

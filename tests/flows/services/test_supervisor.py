@@ -123,6 +123,10 @@ def test_commands_find_the_store_of_the_services_of_their_directory(tmp_path: Pa
     assert file.read_text("utf-8") == f"# mine\nCORPUS=/corpora\n{STORE_VARIABLE}={store}\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600, "it holds a password beside"
     assert default_store() == store
+    for written, meant in (('"/my store"', "/my store"), ("'a b'", "a b"), ("~/st", str(Path("~/st").expanduser()))):
+        file.write_text(f"{STORE_VARIABLE}=/elsewhere\n{STORE_VARIABLE}={written}\nCORPUS=x\n", "utf-8")
+        assert default_store() == Path(meant), "a shell reads the last line, without quotation marks"
+    file.write_text(f"# mine\nCORPUS=/corpora\n{STORE_VARIABLE}={store}\n", "utf-8")
 
     def shown(*options: str, **environment: str) -> str:
         return CliRunner().invoke(app, ["show", *options], env=environment).output
