@@ -111,6 +111,9 @@ _MAX_VALUES = 1 << 20
 _STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)', re.DOTALL)
 """Matches an open string, too, to the end: a search from each of the escaped quotes in it would take quadratic time."""
 
+_CUT_VALUE = re.compile(r"[\w.+-]*", re.ASCII)
+"""Matches what is left where a record ends within a word, number or escape: ``fal``, ``.``, ``u00``."""
+
 # Not strict: raw tabs and line feeds in strings are common and harmless.
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
 
@@ -152,4 +155,4 @@ def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
     text = text.rstrip()
     if not text.lstrip().startswith("{") or text.endswith("]") or error.msg == "Extra data":
         return False
-    return error.msg.startswith("Unterminated") or error.pos >= len(text) - len("false")
+    return error.msg.startswith("Unterminated") or _CUT_VALUE.fullmatch(text, error.pos) is not None
