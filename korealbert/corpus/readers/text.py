@@ -192,13 +192,15 @@ def _strip_markdown(text: str) -> str:
     between them.
     """
     text = _MARKDOWN_CODE.sub("", text.replace("\r\n", "\n"))
-    text = _without_comments(_MARKDOWN_LITERAL.sub(_protected, text))
+    text, literals = _MARKDOWN_LITERAL.subn(_protected, text)
+    text = _without_comments(text)
     for _ in range(2):  # twice, for images in links
         text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)
     text = _MARKDOWN_TABLE_ROW.sub(_cells, _MARKDOWN_TABLE_RULE.sub("", text))
     text = _HTML_TAG.sub(lambda tag: script_mark(tag[0]), _HTML_BREAK.sub("\n", text))
     text = _MARKDOWN_LINE.sub("", read_scripts(text))
-    return _MARKDOWN_EMPHASIS.sub(r"\1", text).translate(_RESTORED)
+    text = _MARKDOWN_EMPHASIS.sub(r"\1", text)
+    return text.translate(_RESTORED) if literals else text
 
 
 def _protected(literal: re.Match[str]) -> str:

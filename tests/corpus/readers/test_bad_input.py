@@ -241,7 +241,7 @@ def test_a_last_line_that_is_cut_anywhere_is_no_malformed_one(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "line", ['{"text":"가",}', '{"text":tru}', '{"text":"가" "b":1}', '{"a":[1,}]}', '{"a":.5}', "{'a':1}"]
+    "line", ['{"text":"가",}', '{"text":tru}', '{"text":"가" "b":1}', '{"a":[1,}]}', '{"a":.5}', "{'a':1}", "{broken"]
 )
 def test_a_last_line_that_is_whole_is_not_cut(tmp_path: Path, line: str) -> None:
     path = tmp_path / "a.jsonl"
