@@ -404,7 +404,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=29,
+    version=30,
     spec=ExtractSpec,
     run=run,
     check=lambda spec, _: check_installed(spec),

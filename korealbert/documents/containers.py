@@ -10,12 +10,13 @@ import lzma
 import os
 import re
 import struct
+import unicodedata
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase, translate
+from fnmatch import translate
 from pathlib import Path
 from stat import S_ISLNK
 from typing import IO, Any
@@ -41,6 +42,8 @@ MAX_EMPTY_MEMBERS = 1 << 16
 """Empty members, directories and links that an archive may have, in addition to ``_EMPTY_MEMBERS_PER_FILE`` for each file with
 content. Each costs an entry of the quarantine or a header."""
 _EMPTY_MEMBERS_PER_FILE = 4
+_LONGEST_PATH = 4096
+"""Longest path of Linux. Longer names of members are not composed, because that takes quadratic time."""
 _ZIP_UTF8_NAME, _ZIP_UNKNOWN_SIZE, _ZIP_ENCRYPTED = 0x800, 0x8, 0x1
 """Flags of a member of a zip archive."""
 _ZIP_HEADER = struct.Struct("<4s5H3I2H")
@@ -56,7 +59,8 @@ class MemberFilter:
     """Selects files of a directory or archive: those that match a pattern, match no excluded pattern, and are not hidden.
 
     Patterns are those of fnmatch, applied to the path within the directory or archive. A pattern of which a part begins with a
-    dot also selects hidden files, but never AppleDouble ones.
+    dot also selects hidden files, but never AppleDouble ones. Both are composed (NFC), because macOS writes the letters of a
+    syllable separately.
     """
 
     def __init__(self, pattern: str = "*", exclude: Sequence[str] = ()) -> None:
@@ -64,11 +68,13 @@ class MemberFilter:
         self.hidden = 0
         """Number of hidden and AppleDouble files that were skipped."""
         self._takes_hidden = is_hidden(pattern)
-        self._excluded = re.compile("|".join(map(translate, exclude))) if exclude else None
+        self._selected = re.compile(translate(_composed(pattern)))
+        self._excluded = re.compile("|".join(translate(_composed(each)) for each in exclude)) if exclude else None
 
     def takes(self, name: str) -> bool:
         """Return whether to read a file; counts hidden ones."""
-        if not fnmatchcase(name, self.pattern):
+        name = _composed(name)
+        if not self._selected.match(name):
             return False
         if _is_apple_double(name) or (is_hidden(name) and not self._takes_hidden):
             self.hidden += 1
@@ -78,6 +84,10 @@ class MemberFilter:
     def opens(self, name: str) -> bool:
         """Return whether to open a file of a directory: an archive, whose members are selected, or a file to read."""
         return (is_archive(name) and (self._takes_hidden or not is_hidden(name))) or self.takes(name)
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name) if len(name) <= _LONGEST_PATH else name
 
 
 def is_hidden(name: str) -> bool:

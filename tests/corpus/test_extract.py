@@ -121,20 +121,6 @@ def test_film_reviews_are_one_document_per_file(tmp_path: Path) -> None:
     assert found.stats["records_in"] == 4
 
 
-def test_markdown_files_with_front_matter(tmp_path: Path) -> None:
-    path = tmp_path / "판결.md"
-    path.write_text(
-        "---\n사건명: '손해: 배상'\n선고일자: 2003-11-14\n---\n\n# 손해배상\n\n"
-        "## 이유\n**원고**는 [법](https://law.example)을 들었다.\n- 첫째\n",
-        "utf-8",
-    )
-    fields = {"title": "사건명", "published": "선고일자"}
-    found = extract(tmp_path / "store", path, format="text", document="file", markdown=True, fields=fields)
-    (document,) = found.documents
-    assert (document.title, document.published) == ("손해: 배상", "2003-11-14")
-    assert document.text == "손해배상\n\n이유\n원고는 법을 들었다.\n첫째"
-
-
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_plain_text_blocks_are_documents(tmp_path: Path, newline: str) -> None:
     path = tmp_path / "글.txt"
@@ -441,29 +427,3 @@ def test_a_source_without_matching_files_is_an_error(tmp_path: Path) -> None:
 def test_specs_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         ExtractSpec.model_validate({"source": "a", "paths": ["x"], **fields})
-
-
-@pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        ("[강](https://a.example/b_(c)) ![그림](x.png) 둑", "강 둑"),
-        ("| 이름 | 값 |\n|:---|---:|\n| 강 | 3 |\n\n뒤", "이름 값\n강 3\n\n뒤"),
-        ("머리\n====\n\n<b>굵은</b> 글<br/>과 <사진> 하나", "머리\n\n굵은 글\n과 <사진> 하나"),
-        ("1. 하나\n- 둘\n> 셋\n\n***\n\n`넷` **다섯**", "1. 하나\n둘\n셋\n\n넷 다섯"),
-        ("별은 10<sup>13</sup>개, 물은 H<sub>2</sub>O", "별은 10^13개, 물은 H2O"),
-        (
-            "제***-****-****4호 255-***-****-****8과 그**굵은**글 *기운* ***둘***",
-            "제***-****-****4호 255-***-****-****8과 그굵은글 기운 둘",
-        ),
-        ("축(2)(2`)과 기어(5)(5`)는 `코드`", "축(2)(2`)과 기어(5)(5`)는 코드"),
-        ("함수`foo`와 ``bar``", "함수foo와 bar"),
-        ("첫 쪽\f둘째 쪽\x85셋째\u2028넷째", "첫 쪽\n둘째 쪽\n셋째\n넷째"),
-        ("---\ntitle: 봄\n...\n글", "글"),
-        ("---\ntitle: 봄\n---\n글\n\n---\n\n뒤", "글\n\n뒤"),
-    ],
-)
-def test_marks_of_markdown_go_and_its_words_stay(tmp_path: Path, written: str, text: str) -> None:
-    path = tmp_path / "a.md"
-    path.write_text(written, "utf-8")
-    found = extract(tmp_path / "store", path, format="text", document="file", markdown=True)
-    assert found.texts == [text]

@@ -10,10 +10,11 @@ import stat
 import subprocess
 import sys
 import tarfile
+import unicodedata
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -397,3 +398,26 @@ def test_a_large_window_is_refused(tmp_path: Path) -> None:
     path.write_bytes(lzma.compress(b"text", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}]))
     _, (fault,) = read(path)
     assert fault.reason == "decompression_bomb" and "xz -9" in fault.remedy
+
+
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_names_match_however_their_syllables_are_written(tmp_path: Path, packed: bool, written: Literal["NFC", "NFD"]) -> None:
+    names = ("정치/글.txt", "정치/초안.txt", "경제/글.txt", "사회/글.txt")
+    stored, other = ("NFC", "NFD") if written == "NFD" else ("NFD", "NFC")
+    files = {unicodedata.normalize(stored, name): f"{name}이다.".encode() for name in names}
+    if packed:
+        path = tmp_path / "raw.tar"
+        path.write_bytes(tar(files))
+    else:
+        path = tmp_path / "raw"
+        for name, content in files.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(content)
+    members, *exclude = (unicodedata.normalize(other, pattern) for pattern in ("[가-힣]*/*", "*/초안*", "사회/*"))
+    folders = {unicodedata.normalize(other, "정치"): "정치면"}
+    found = extract(tmp_path / "store", path, format="text", members=members, exclude=exclude, category_by_folder=folders)
+    assert sorted((document.text, document.category) for document in found.documents) == [
+        ("경제/글.txt이다.", "경제"),
+        ("정치/글.txt이다.", "정치면"),
+    ]

@@ -294,7 +294,7 @@ def _check(spec: CleanSpec, runtime: Runtime) -> None:
 
 STAGE = Stage(
     "clean",
-    version=28,
+    version=29,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

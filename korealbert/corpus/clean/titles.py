@@ -76,8 +76,8 @@ class TitleRules:
         return None
 
 
-_NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
-_PARTS = re.compile("[>|/,·ㆍ&]")
+_NOISE = re.compile(r"[\s·・/&,._-]+")
+_PARTS = re.compile("[>|/,·・&]")
 
 
 class _CategoryFile(Spec):
@@ -103,10 +103,15 @@ class CategoryMap:
 
     def category(self, section: str) -> str | None:
         """Return the category of a section, or None if neither its name nor any of its parts is known."""
-        section = unicodedata.normalize("NFKC", section)
+        section = _compatible(section)
         names = (section, *filter(None, reversed(_PARTS.split(section))))
         return next((category for name in names if (category := self._category.get(_key(name))) is not None), None)
 
 
 def _key(section: str) -> str:
-    return _NOISE.sub("", unicodedata.normalize("NFKC", section)).casefold()
+    return _NOISE.sub("", _compatible(section)).casefold()
+
+
+def _compatible(section: str) -> str:
+    """Return a section in NFKC, which would make a letter of its own of the middle dot ㆍ."""
+    return unicodedata.normalize("NFKC", matching_view(section))

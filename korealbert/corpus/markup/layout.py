@@ -340,14 +340,14 @@ INVISIBLE_LINKS = {
 }
 """Prefix of a link that shows nothing in its place → its construct."""
 
-_NON_ARTICLE_PREFIXES = _words(
+WIKIPEDIA_NAMESPACES = _words(
     """
     파일 그림 이미지 미디어 분류 틀 위키백과 백 사용자 도움말 포털 들머리 모듈 미디어위키 초안 위키프로젝트 특수 토론
     file image media category template wikipedia project wp user help portal module mediawiki draft special talk
-    나무위키 휴지통 파일휴지통 투표 더미
     """
 )
-"""A page is not an article if its title has one of these before the first colon, whatever its namespace number."""
+NAMUWIKI_NAMESPACES = _words("파일 분류 틀 사용자 나무위키 휴지통 파일휴지통 투표 더미 토론")
+"""A page of the wiki is not an article if its title has one of these before the first colon, whatever its namespace number."""
 
 SISTER_PROJECTS = _words(
     """
@@ -375,11 +375,11 @@ LANGUAGES = _words(
 """Prefixes of links to the same article in other languages: the names of Wikipedia's editions."""
 
 
-def drop_namespace(title: str) -> Drop | None:
-    """Return the drop ``namespace`` if the title begins with the name of a namespace that has no articles."""
+def drop_namespace(title: str, namespaces: frozenset[str]) -> Drop | None:
+    """Return the drop ``namespace`` if the title begins with the name of one of these namespaces, which have no articles."""
     prefix, colon, _ = title.partition(":")
     name = prefix.strip().lower()
-    return Drop("namespace", f"title begins with {name}:") if colon and name in _NON_ARTICLE_PREFIXES else None
+    return Drop("namespace", f"title begins with {name}:") if colon and name in namespaces else None
 
 
 def drop_pointer(title: str) -> Drop | None:

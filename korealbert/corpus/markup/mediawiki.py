@@ -15,7 +15,15 @@ from xml.parsers import expat
 
 from korealbert.corpus.markup.expansion import TemplatePages, template_body
 from korealbert.corpus.markup.holes import fitting
-from korealbert.corpus.markup.layout import LETTER, REMOVED, WikiText, drop_namespace, drop_pointer, finish
+from korealbert.corpus.markup.layout import (
+    LETTER,
+    REMOVED,
+    WIKIPEDIA_NAMESPACES,
+    WikiText,
+    drop_namespace,
+    drop_pointer,
+    finish,
+)
 from korealbert.corpus.markup.stray_particles import without_particles_after_marks, without_stray_particles
 from korealbert.corpus.markup.templates import template_key
 from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks
@@ -190,7 +198,7 @@ def _drop_unread(page: Page, title: str) -> Drop | None:
     """Return why a page is dropped without parsing its source, or None."""
     if page.namespace not in ("0", ""):
         return Drop("namespace", f"ns = {page.namespace}")
-    return drop_namespace(title) or (Drop("redirect", "<redirect>") if page.redirect else None)
+    return drop_namespace(title, WIKIPEDIA_NAMESPACES) or (Drop("redirect", "<redirect>") if page.redirect else None)
 
 
 def _drop_extracted(extracted: WikiText, title: str) -> Drop | None:
@@ -277,7 +285,7 @@ def _read_doc(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], en
     document = Document(
         document_id(spec.source, native), spec.source, text, title, spec.outlet, spec.category, attributes.get("url", "")
     )
-    drop = drop_namespace(title) or drop_pointer(title) or (None if text else Drop("empty"))
+    drop = drop_namespace(title, WIKIPEDIA_NAMESPACES) or drop_pointer(title) or (None if text else Drop("empty"))
     if drop:
         tally.left_out(source)
         return Dropped(document, drop)

@@ -13,6 +13,7 @@ from typing import Any
 
 from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.layout import (
+    NAMUWIKI_NAMESPACES,
     REDIRECT,
     REMOVED,
     URL,
@@ -175,7 +176,7 @@ def _document(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], ex
 
     if namespace not in spec.article_namespaces:
         return dropped(Drop("namespace", f"namespace = {namespace!r}"))
-    if drop := drop_namespace(title):
+    if drop := drop_namespace(title, NAMUWIKI_NAMESPACES):
         return dropped(drop)
     extracted = extract_namumark(source, spec.wiki)
     if extracted.redirect or not extracted.text:

@@ -43,6 +43,7 @@ _ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
 _NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
 _CELL_MARK = re.compile(r"\{\{\{|\|\|?")
 _CELL_OPTION = re.compile(r"(?:<[^<>\n]*+>)+")
+_CELL_BREAK = re.compile(r"\n|\[br\]", re.IGNORECASE)
 _CAPTION = re.compile(r"\|[^|\n]++(?=\|)")
 _HTML_TAG = re.compile(r"<(style|script)\b[^<>]*>[^<]*</\1\s*>|<[^<>]*>", re.IGNORECASE)
 _MATH_MARK = re.compile(r"\[math\(|<math>|\)\](?:\)\])?|</math>|\n[ \t]*(?=\n)", re.IGNORECASE)
@@ -278,5 +279,6 @@ class _Blocks:
         for cell in map(str.lstrip, cells):
             options = _CELL_OPTION.match(cell)
             body = cell[options.end() if options else 0 :]
-            texts.append(_Blocks(f"\n{body}", self.options, Counter(), self.depth + 1).run(_BLOCK).strip().replace("\n", " "))
+            text = _Blocks(f"\n{body}", self.options, Counter(), self.depth + 1).run(_BLOCK)
+            texts.append(_CELL_BREAK.sub(" ", text.strip()))
         return " ".join(filter(None, texts))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, invisible_link
-from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, INVISIBLE_LINKS, LINE_BREAK, REMOVED
+from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, INVISIBLE_LINKS, LINE_BREAK, REMOVED, protect
 from korealbert.corpus.markup.namumark_lines import LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, OUTSIDE, source_length
 from korealbert.corpus.readers.spec import WikiOptions
 
@@ -166,8 +166,9 @@ def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
 
 
 def _kept_note(content: str) -> str:
-    """Return the text of a footnote between its marks, followed by the footnotes that are in it."""
-    own = _KEPT_NOTE.sub("", content).replace("\n", " ")
+    """Return the text of a footnote between its marks, on one line and without pipes of a link around it, followed by the
+    footnotes that are in it."""
+    own = _KEPT_NOTE.sub("", content).replace("\n", " ").replace(LINE_BREAK, " ").replace("|", protect("|"))
     return "".join([FOOTNOTE_START, own, FOOTNOTE_END, *_KEPT_NOTE.findall(content)])
 
 

@@ -24,7 +24,7 @@ from korealbert.corpus.markup.layout import (
     remove_addresses,
 )
 from korealbert.corpus.markup.stray_particles import without_particles_after_marks
-from korealbert.corpus.markup.wikitext_brackets import Brackets
+from korealbert.corpus.markup.wikitext_brackets import LINES, PARAGRAPHS, Brackets, on_one_line
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import read_scripts, script_mark
 
@@ -39,6 +39,8 @@ _FORMULA_LINE = re.compile(
     r"(</math>[ \t]*)\n[ \t:*]*(?=(?:[은는가을를의와과에도만라]|으?로|에서|(?:이?라)(?:고|는)|이[다고며라])[ .,])"
 )
 """Before a line that begins with the particle of a formula above it; not before 이, which is more often the pronoun."""
+_FOUR_QUOTES = re.compile(r"(?<!')''''(?!')")
+"""A quote of the text and the mark of bold, unless tags between them made one run of two marks."""
 _QUOTES = re.compile("''+")
 
 
@@ -61,7 +63,8 @@ def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> 
 
 def _read_markup(source: str, options: WikiOptions, lost: Counter[str]) -> tuple[str, bool]:
     """Return the lines of a source, and whether it has a template of disambiguation pages."""
-    brackets = Brackets(_remove_elements(prepare(source), options, lost), options, lost)
+    text = _FOUR_QUOTES.sub(protect("'") + "'''", _remove_elements(prepare(source), options, lost))
+    brackets = Brackets(text, options, lost)
     text = _read_inline(brackets.run(), lost)
     return without_particles_after_marks(text, lost), brackets.disambiguation
 
@@ -81,7 +84,7 @@ def _read_inline(text: str, lost: Counter[str]) -> str:
         text = _VARIANT.sub(_variant, text)
     text = read_scripts(text)
     if "''" in text:
-        text = _QUOTES.sub(_apostrophe if "''''" in text else "", text)
+        text = _QUOTES.sub("", text)
     if "{" in text or "}" in text:
         text = text.replace("{|", REMOVED).replace("|}", REMOVED)
     decoded = decode_entities(text)
@@ -97,11 +100,6 @@ def _variant(marked: re.Match[str]) -> str:
     variants = {code: variant.strip() for code, variant in _VARIANT_OF.findall(marked[2])}
     shown = next((variants[code] for code in _VARIANTS if code in variants), "") or next(iter(variants.values()), marked[2])
     return shown.strip() or REMOVED
-
-
-def _apostrophe(quotes: re.Match[str]) -> str:
-    """Return the text of a run of quotes: of four quotes one is text, the others mark bold."""
-    return "'" if len(quotes[0]) == 4 else ""
 
 
 def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -167,9 +165,7 @@ _TO_LINE_END = ("ref", "math", "chem", "ce")
 """Elements that remove the rest of their line if they are not closed; the others only lose their tag."""
 
 _BREAK = f"{REMOVED}\n{LINE_BREAK}"
-_BREAKING = """
-    br div center blockquote ul ol li dl dd dt h1 h2 h3 h4 h5 h6 table tbody thead tfoot tr caption poem section
-"""
+_NOTE_MARK = re.compile(r"\[\[|\]\]|\{\{|\}\}|\|")
 _INLINE = """
     span small big b i u em strong sup sub font tt code kbd samp var cite abbr acronym bdi bdo mark ins q time data dfn wbr nobr
     ruby rb noinclude onlyinclude templatestyles indicator nowiki translate tvar languages col colgroup img a phonos
@@ -177,8 +173,8 @@ _INLINE = """
 _TAGS = {
     **dict.fromkeys(_CONSTRUCT, ""),
     **dict.fromkeys(_INLINE.split(), ""),
-    **dict.fromkeys(_BREAKING.split(), _BREAK),
-    **dict.fromkeys(("p", "hr"), "\n\n"),
+    **dict.fromkeys(LINES, _BREAK),
+    **dict.fromkeys(PARAGRAPHS, "\n\n"),
     **dict.fromkeys(("td", "th"), " "),
 }
 _TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)
@@ -219,11 +215,11 @@ def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str
         name = (found[1] or "!--").lower()
         inner_end, position = _extent(text, found, name, never_closed)
         if name == "nowiki" or (name in _CODE_ELEMENTS and _IS_INLINE.search(found[0])):
-            parts.append(protect(decode_entities(text[found.end() : inner_end])))
+            parts.append(protect(decode_entities(text[found.end() : inner_end])) or REMOVED)
             continue
         construct = _CONSTRUCT.get(name, "comment")
         if construct == "footnote" and options.keep_footnotes and inner_end > found.end():
-            note = text[found.end() : inner_end].replace("\n", " ")
+            note = _with_protected_pipes(on_one_line(text[found.end() : inner_end]))
             parts.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}" if name == "ref" else "")
             continue
         replacement = formula(text[found.end() : inner_end], options) if construct == "math" else ""
@@ -231,6 +227,20 @@ def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str
         parts.append(replacement or REMOVED)
     parts.append(text[position:])
     return "".join(parts)
+
+
+def _with_protected_pipes(note: str) -> str:
+    """Protect the pipes of a footnote outside of its links and templates from the link or template around it."""
+    depth = 0
+
+    def read(mark: re.Match[str]) -> str:
+        nonlocal depth
+        if mark[0] == "|":
+            return mark[0] if depth else protect(mark[0])
+        depth = max(0, depth + (1 if mark[0] in ("[[", "{{") else -1))
+        return mark[0]
+
+    return _NOTE_MARK.sub(read, note)
 
 
 def _remove_plain(text: str, lost: Counter[str]) -> str:

@@ -35,6 +35,13 @@ _WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
 _PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?>(?:\|(?>(?:[^{}\[\]\n]++|\n(?!=))*))?))\}\}(?!\})")
 """A template without nested markup and headings; braces with a heading between them are not a pair."""
 _LINE = re.compile(r"[^\n]*\n\s*")
+PARAGRAPHS = ("p", "hr")
+LINES = (
+    *("br", "div", "center", "blockquote", "ul", "ol", "li", "dl", "dd", "dt", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("table", "tbody", "thead", "tfoot", "tr", "caption", "poem", "section"),
+)
+"""Names of tags that begin a paragraph or a line."""
+_BREAK = re.compile(rf"\n|</?(?:{'|'.join((*LINES, *PARAGRAPHS))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 
 
@@ -287,6 +294,11 @@ def _unqualified(target: str) -> str:
     return name
 
 
+def on_one_line(text: str) -> str:
+    """Return the text of a footnote or cell with blanks for breaks."""
+    return _BREAK.sub(" ", text)
+
+
 def _linear_table(content: str) -> str:
     """Write the rows of a table as lines with a space between cells; ``content`` is between ``{|`` and ``|}``."""
     rows: list[list[str]] = [[]]
@@ -299,10 +311,10 @@ def _linear_table(content: str) -> str:
             cells = re.split(r"\|\||!!" if row.startswith("!") else r"\|\|", body)
             rows[-1].extend(_cell(cell) for cell in cells)
         elif row and rows[-1]:
-            rows[-1][-1] += f" {row}"
+            rows[-1][-1] += f" {on_one_line(row)}"
     return "\n".join(" ".join(filter(None, row)) for row in rows if row)
 
 
 def _cell(cell: str) -> str:
     attributes, pipe, text = cell.partition("|")
-    return (text if pipe and "=" in attributes else cell).strip()
+    return on_one_line(text if pipe and "=" in attributes else cell).strip()

@@ -24,6 +24,8 @@ _BOM = codecs.BOM_UTF8
 _PART = "compressed stream (gzip member) of the file"
 LINE_END = re.compile(rb"\n")
 BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+_MAX_DELIMITER_BYTES = 64
+_SHORT_BLANK_LINE = re.compile(rb"\n[ \t\r]{0,%d}\n" % (_MAX_DELIMITER_BYTES - 2))
 _JSON_VALUE = re.compile(rb"\{|[,\n](?=[^\s\"{}\[\]])")
 """Matches at least once for each value of an array or line that is not a string or list."""
 RAW_RECORDS_BYTES = 1 << 20
@@ -142,7 +144,12 @@ class Cursor:
             raise ReadFault("invalid_utf16", position, remedy) from error
 
     def batch(
-        self, data: bytes, extents: tuple[tuple[int, int], ...] = (), *, delimiter: bytes = b"", last: bool = False
+        self,
+        data: bytes,
+        extents: tuple[tuple[int, int], ...] = (),
+        *,
+        delimiter: re.Pattern[bytes] | None = None,
+        last: bool = False,
     ) -> Iterator[RawRecords]:
         """Yield the bytes at the cursor as a batch, and move past them.
 
@@ -160,8 +167,7 @@ class Cursor:
                 end = extents[-1][1] if extents else 0
             elif self._record_mark is not None:
                 first_excess = next(itertools.islice(self._record_mark.finditer(data), allowed, None)).start()
-                if delimiter and delimiter in data[:first_excess]:
-                    end = data.rfind(delimiter, 0, first_excess) + len(delimiter)
+                end = max(0, _last_end(delimiter, data, 0, first_excess)) if delimiter else 0
         if end or not data:
             encoding = "utf-8" if self.encoding == "auto" else self.encoding  # only ASCII so far
             last = last and end == len(data)
@@ -258,7 +264,8 @@ def frame_delimited(
     cursor = Cursor(raw, encoding, max_record_bytes, record_mark=record_mark)
 
     def items() -> Iterator[RawRecords | Quarantined]:
-        return _delimited(cursor, delimiter, header=None if cursor.context else header, closing=closing)
+        literal = re.compile(re.escape(delimiter))
+        return _delimited(cursor, literal, header=None if cursor.context else header, closing=closing)
 
     return quarantining_faults(cursor, items)
 
@@ -267,15 +274,19 @@ def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> I
     """Yield batches that end after a blank line."""
     cursor = Cursor(raw, encoding, max_record_bytes, record_mark=BLANK_LINE)
 
-    def items() -> Iterator[RawRecords | Quarantined]:
-        yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n")
+    return quarantining_faults(cursor, partial(_delimited, cursor, _SHORT_BLANK_LINE))
 
-    return quarantining_faults(cursor, items)
+
+def _last_end(delimiter: re.Pattern[bytes], data: bytes | bytearray, start: int = 0, end: int = sys.maxsize) -> int:
+    """Return the end of the last delimiter in ``data[start:end]``, or -1."""
+    found = re.compile(rb"(?s:.*)" + delimiter.pattern).match(data, start, end)
+    return found.end() if found else -1
 
 
 def _delimited(
-    cursor: Cursor, delimiter: bytes, *, header: re.Pattern[bytes] | None = None, closing: bool = False
+    cursor: Cursor, delimiter: re.Pattern[bytes], *, header: re.Pattern[bytes] | None = None, closing: bool = False
 ) -> Iterator[RawRecords | Quarantined]:
+    """Yield batches that end after a delimiter of at most ``_MAX_DELIMITER_BYTES``, or with the file."""
     buffer = bytearray()
 
     def cut(end: int, *, last: bool = False) -> Iterator[RawRecords]:
@@ -290,30 +301,30 @@ def _delimited(
 
     try:
         while block := cursor.read():
-            unseen = max(0, len(buffer) - len(delimiter) + 1) if len(buffer) > RAW_RECORDS_BYTES else 0
+            unseen = max(0, len(buffer) - _MAX_DELIMITER_BYTES) if len(buffer) > RAW_RECORDS_BYTES else 0
             buffer += block
             if len(buffer) < RAW_RECORDS_BYTES:
                 continue
-            end = buffer.rfind(delimiter, unseen)
+            end = _last_end(delimiter, buffer, unseen)
             if end >= 0:
-                yield from cut(end + len(delimiter))
+                yield from cut(end)
             elif len(buffer) > cursor.limit + RAW_RECORDS_BYTES:  # for what is around a record: blanks, a dump's header
                 line, byte = cursor.line, cursor.byte
                 buffer = _skip_record(cursor, buffer, delimiter)
                 yield cursor.too_long(line, byte)
     except ReadFault:
-        if delimiter in buffer:
-            yield from cut(buffer.rfind(delimiter) + len(delimiter))
+        if (end := _last_end(delimiter, buffer)) >= 0:
+            yield from cut(end)
         cursor.skip(bytes(buffer))
         raise
     if buffer.strip() or (closing and cursor.raw.bytes_read):
         yield from cut(len(buffer), last=True)
 
 
-def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearray:
+def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: re.Pattern[bytes]) -> bytearray:
     """Drop all bytes up to the end of the next delimiter; return those after it."""
     while True:
-        size = len(buffer) - len(delimiter) + 1  # the rest may be the beginning of a delimiter
+        size = max(0, len(buffer) - _MAX_DELIMITER_BYTES)  # the rest may be the beginning of a delimiter
         cursor.skip(bytes(buffer[:size]))
         del buffer[:size]
         block = cursor.read()
@@ -321,11 +332,9 @@ def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearr
             cursor.skip(bytes(buffer))
             return bytearray()
         buffer += block
-        found = buffer.find(delimiter)
-        if found >= 0:
-            end = found + len(delimiter)
-            cursor.skip(bytes(buffer[:end]))
-            del buffer[:end]
+        if found := delimiter.search(buffer):
+            cursor.skip(bytes(buffer[: found.end()]))
+            del buffer[: found.end()]
             return buffer
 
 
@@ -361,7 +370,7 @@ def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterato
         nonlocal by_line
         if by_line is None:
             by_line = is_json_object(cursor.peek().partition(b"\n")[0])
-        return _delimited(cursor, b"\n") if by_line else _json(cursor)  # a broken line cannot spoil the next one
+        return _delimited(cursor, LINE_END) if by_line else _json(cursor)  # a broken line cannot spoil the next one
 
     return quarantining_faults(cursor, items)
 

@@ -111,6 +111,10 @@ _MAX_VALUES = 1 << 20
 _STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)', re.DOTALL)
 """Matches an open string, too, to the end: a search from each of the escaped quotes in it would take quadratic time."""
 
+_CUT_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity", ".", "e+", "e-", "E+", "E-")
+"""Values, and ends of numbers, of which only the beginning may be left."""
+_CUT_ESCAPE = re.compile(r"u[\dA-Fa-f]{0,4}", re.ASCII)
+
 # Not strict: raw tabs and line feeds in strings are common and harmless.
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
 
@@ -152,4 +156,6 @@ def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
     text = text.rstrip()
     if not text.lstrip().startswith("{") or text.endswith("]") or error.msg == "Extra data":
         return False
-    return error.msg.startswith("Unterminated") or error.pos >= len(text) - len("false")
+    rest = text[error.pos :]
+    is_cut_value = any(word.startswith(rest) for word in _CUT_WORDS) or _CUT_ESCAPE.fullmatch(rest) is not None
+    return is_cut_value or error.msg.startswith("Unterminated")

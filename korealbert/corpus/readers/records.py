@@ -331,5 +331,5 @@ def category_of_folder(spec: ExtractSpec, file: str) -> str:
     if not spec.category_by_folder:
         return ""
     folders = file.replace("::", "/").split("/")[:-1]
-    folder = folders[-1] if folders else ""
+    folder = composed(folders[-1]) if folders else ""
     return spec.category_by_folder.get(folder, folder)

@@ -242,6 +242,11 @@ class ExtractSpec(Spec):
             raise ValueError("a name has small Latin letters, digits and . _ -, because it is part of every document's id")
         return name
 
+    @field_validator("category_by_folder")
+    @classmethod
+    def _composed_folders(cls, given: dict[str, str]) -> dict[str, str]:
+        return {composed(folder): category for folder, category in given.items()}
+
     @field_validator("delimiter", mode="before")
     @classmethod
     def _one_character(cls, given: object) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
+from string import punctuation
 
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.framing import BLANK_LINE, LINE_END, RawRecords
@@ -16,10 +17,23 @@ from korealbert.corpus.superscripts import read_scripts, script_mark
 SUBTITLE_ENDINGS, MARKDOWN_ENDINGS, PLAIN_ENDINGS = (".srt", ".vtt", ".smi", ".sami"), (".md", ".markdown"), (".txt", ".text")
 """Endings of names that texts usually have. Reading goes by the content and by ``markdown``, whatever the name."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
-_MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_KEY = r"[^ \t:#][^:\n]*"
+_FRONT_ENTRY = re.compile(rf"{_FRONT_KEY}:(?:[ \t\r]|$)")
+_FRONT_NESTED = re.compile(r"-?(?:[ \t\r]|$)|#")
+"""A line that belongs to the entry above it, says nothing, or is blank."""
+_FRONT_SCALAR = re.compile(rf"^({_FRONT_KEY}):[ \t]+(?![>|][-+\d]*\s*$)(.*)$", re.MULTILINE)
+"""An entry whose value is on its line, not below it as after ``>`` and ``|``."""
+_MARKDOWN_CODE = re.compile(r"^[ \t]*(([`~])\2{2,}+)(?!(?<=`)[^\n]*`).*?(?:^[ \t]*\1\2*+[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+"""A fence of backticks has no other backticks in its line, in which it would be code within a sentence."""
+_MARKDOWN_LITERAL = re.compile(rf"\\([{re.escape(punctuation)}])|(?<![0-9A-Za-z`])(`+)([^`\n]+)\2(?!`)")
+"""An escaped mark, or code within a line. A backtick after a digit or Latin letter is a prime: 체인기어(5`)."""
+_STAND_INS = "".join(map(chr, range(0xFDD0, 0xFDF0)))
+"""Noncharacters, as many as ``punctuation`` has marks."""
+_PROTECTED, _RESTORED = str.maketrans(punctuation, _STAND_INS), str.maketrans(_STAND_INS, punctuation)
 _MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+\"[^\"\n]*\")?\)")
-_MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_][ \t]*){3,}$|=+[ \t]*$)", re.MULTILINE)
+_MARKDOWN_LINE = re.compile(
+    r"^[ \t]*(?:([-*_])(?:[ \t]*\1){2,}[ \t]*$|=+[ \t]*$|(?:(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+)[ \t]*)+)", re.MULTILINE
+)
 _MARKDOWN_TABLE_RULE = re.compile(r"^[ \t]*(?:\|[ \t]*)?:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+(?:\|[ \t]*)?$\n?", re.MULTILINE)
 _MARKDOWN_TABLE_ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
 _HTML_BREAK = re.compile(r"<br[ \t]*/?>|</(?:p|div|li|tr|h[1-6])>", re.IGNORECASE)
@@ -30,10 +44,8 @@ _HTML_TAG = re.compile(
 )
 _MARKDOWN_EMPHASIS = re.compile(
     r"(?:(?<![\w*])|(?<=\w)(?!\*{1,3}[-.,~)\]:;]))\*{1,3}(?=[^\s*])(?=[^*\n]*\w)([^*\n]+?)(?<=\S)\*{1,3}"
-    r"|(?<![0-9A-Za-z`])`{1,2}([^`\n]+)`{1,2}"
 )
-"""Stars around words. Those of a masked number (제***-****-****4호) are text, and so is a backtick after a digit or Latin
-letter, which is a prime: 체인기어(5`)."""
+"""Stars around words. Those of a masked number (제***-****-****4호) are text."""
 
 _CLOCK = r"(?:\d{1,3}:)?\d{2}:\d{2}[.,]\d{3}"
 _TIMES = re.compile(rf"^[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}", re.MULTILINE)
@@ -78,7 +90,7 @@ def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
     """Yield a document for each line, or for each block between blank lines, after the front matter."""
     start = 0
     if records.byte <= 3 and records.data.startswith(b"---"):
-        front = _FRONT_MATTER.match(records.data.decode("latin-1"))
+        front = _front_matter(records.data.decode("latin-1"))
         start = front.end() if front else 0
     names = spec.field_map
 
@@ -116,12 +128,19 @@ def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
     return read_each(records, [(0, len(records.data))], tally, read)
 
 
+def _front_matter(text: str) -> re.Match[str] | None:
+    """Return the YAML front matter of a text: a mapping. Other text between two rules belongs to the body."""
+    found = _FRONT_MATTER.match(text)
+    lines = [line for line in found[1].split("\n") if not _FRONT_NESTED.match(line)] if found else []
+    return found if lines and all(map(_FRONT_ENTRY.match, lines)) else None
+
+
 def _split_front_matter(text: str) -> tuple[dict[str, str], str]:
     """Return the scalar entries of YAML front matter, and the text after it; nested entries are ignored."""
-    found = _FRONT_MATTER.match(text)
+    found = _front_matter(text)
     if not found:
         return {}, text
-    entries = {composed(key.strip(" '\"")): _scalar(value.strip()) for key, value in _FRONT_LINE.findall(found.group(1))}
+    entries = {composed(key.strip(" '\"")): _scalar(value.strip()) for key, value in _FRONT_SCALAR.findall(found.group(1))}
     return entries, text[found.end() :]
 
 
@@ -167,16 +186,26 @@ def _without_comments(text: str) -> str:
 
 
 def _strip_markdown(text: str) -> str:
-    """Remove code, images, HTML tags, and the marks of headings, quotes, lists, emphasis and links.
+    """Remove code, comments, images, HTML tags, and the marks of headings, quotes, lists, emphasis, links and escapes.
 
-    Rows of tables become lines of cells with a blank between them. The numbers of numbered lists stay.
+    Code within a line stays, and so do the numbers of numbered lists. Rows of tables become lines of cells with a blank
+    between them.
     """
     text = _MARKDOWN_CODE.sub("", text.replace("\r\n", "\n"))
-    text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)
+    text, literals = _MARKDOWN_LITERAL.subn(_protected, text)
+    text = _without_comments(text)
+    for _ in range(2):  # twice, for images in links
+        text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)
     text = _MARKDOWN_TABLE_ROW.sub(_cells, _MARKDOWN_TABLE_RULE.sub("", text))
     text = _HTML_TAG.sub(lambda tag: script_mark(tag[0]), _HTML_BREAK.sub("\n", text))
     text = _MARKDOWN_LINE.sub("", read_scripts(text))
-    return _MARKDOWN_EMPHASIS.sub(lambda mark: mark[1] or mark[2], text)
+    text = _MARKDOWN_EMPHASIS.sub(r"\1", text)
+    return text.translate(_RESTORED) if literals else text
+
+
+def _protected(literal: re.Match[str]) -> str:
+    """Return an escaped mark, or code, as text in which nothing is a mark."""
+    return (literal[1] or literal[3]).translate(_PROTECTED)
 
 
 def _cells(row: re.Match[str]) -> str:

@@ -66,6 +66,9 @@ def test_some_labels_drop_whatever_follows(title: str) -> None:
         ("it 과학", "IT"),
         ("뉴스／ＩＴ", "IT"),
         ("사설·칼럼", "오피니언"),
+        *((f"IT{dot}과학", "IT") for dot in "·ㆍ・･‧∙•"),
+        *((f"새 소식{mark}정치", "정치") for mark in "ㆍ･∙〉》＞"),
+        ("정치ㆍ외교", "정치"),
         ("기획연재", None),
     ],
 )

@@ -154,3 +154,16 @@ def test_a_page_with_another_tag_is_reported_wherever_batches_begin(first: bool)
     assert sorted(read(other + good if first else good + other)) == ["", "malformed_xml"]
     assert read(b"rest</text></revision></page>\n" + good) == read(good) == [""]
     assert read(b"<mediawiki>\n" + good, byte=len(b"\xef\xbb\xbf")) == [""]
+
+
+@pytest.mark.parametrize("kind", ["namuwiki", "mediawiki"])
+def test_prefixes_are_namespaces_of_their_own_wiki_only(tmp_path: Path, kind: str) -> None:
+    titles = ["파일:강", "Project: Playtime", "더미: 강"]
+    path = tmp_path / "dump"
+    records = [{"namespace": "0", "title": title, "text": SENTENCE} for title in titles]
+    pages = [PAGE.format(title=title, id=number, text=SENTENCE) for number, title in enumerate(titles)]
+    path.write_bytes(json.dumps(records).encode() if kind == "namuwiki" else dump(*pages))
+    found = extract(tmp_path / "store", path, format=kind)
+    kept = {"namuwiki": ["Project: Playtime"], "mediawiki": ["더미: 강"]}[kind]
+    assert [document.title for document in found.documents] == kept
+    assert found.stats["dropped"] == {"namespace": 2}

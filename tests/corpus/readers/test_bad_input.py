@@ -231,6 +231,25 @@ def test_an_array_that_is_not_closed(tmp_path: Path) -> None:
     assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_json"])
 
 
+def test_a_last_line_that_is_cut_anywhere_is_no_malformed_one(tmp_path: Path) -> None:
+    whole = r'{"text": "가\u00e9\n", "b": [true, false, null, -1.5e-10, 3E+5, NaN, -Infinity, {"c": {}}], "d":  7'
+    ends = [end for end in range(1, len(whole) + 1) if not whole[:end].endswith("]")]
+    (tmp_path / "cut").mkdir()
+    for end in ends:
+        (tmp_path / "cut" / f"{end}.jsonl").write_text(f"{record(SENTENCE)}\n{whole[:end]}", "utf-8")
+    assert extract(tmp_path / "store", tmp_path / "cut", format="jsonl").reasons == ["truncated_json"] * len(ends)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"text":"가",}', '{"text":tru}', '{"text":"가" "b":1}', '{"a":[1,}]}', '{"a":.5}', "{'a':1}", "{broken"]
+)
+def test_a_last_line_that_is_whole_is_not_cut(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{record(SENTENCE)}\n{line}\n", "utf-8")
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert (found.texts, found.reasons, found.stats["files_cut"]) == ([SENTENCE], ["malformed_json"], 0)
+
+
 def test_an_array_that_is_cut_within_a_character_keeps_the_records_that_a_broken_one_holds(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     broken = f"[{record(SENTENCE)},\n{record('빠진 괄호')[:-1]},\n{record(SENTENCE)},\n".encode()

@@ -84,3 +84,16 @@ def test_damaged_marks_take_linear_time(tmp_path: Path, kind: str, begin: str, u
     path.write_text(f"{begin}{unit * ((1 << 20) // len(unit))}{end}", "utf-8")
     with linear_work():
         extract(tmp_path / "store", path, format=kind, document="record")
+
+
+@pytest.mark.parametrize("blank", ["\n\n", "\n \n", "\r\n\r\n", "\n\t \r\n"])
+def test_paragraphs_of_a_long_file_are_separated_by_any_blank_line(
+    tmp_path: Path, blank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korealbert.corpus.readers.framing.RAW_RECORDS_BYTES", 64)
+    monkeypatch.setattr("korealbert.corpus.readers.framing.BYTES_PER_READ", 7)
+    path = tmp_path / "a.txt"
+    path.write_text(f"첫째\n줄\r\n{blank.join(['글', '가나다라마' * 100, *['글'] * 200, '끝'])}", "utf-8", newline="")
+    found = extract(tmp_path / "store", path, format="text", document="record", limits={"max_record_bytes": 1_024})
+    assert found.reasons == ["record_too_long"]
+    assert found.texts == ["첫째\n줄\n글", *["글"] * 200, "끝"]
