@@ -32,7 +32,7 @@ help:  ## show this list
 	@sed -nE 's/^([a-z-]+):.*##  ?(.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/installed  ## build a recipe: make run RECIPE=... STORE=...
-	$(BIN)/korealbert run $(RECIPE) $(IN_STORE)
+	$(BIN)/korealbert run "$(RECIPE)" $(IN_STORE)
 
 test: $(VENV)/installed  ## all tests but the soaks, or those of one room: make test PKG=corpus/dedup
 	$(BIN)/pytest -n 4 tests/$(PKG)
@@ -58,10 +58,10 @@ ui: $(VENV)/installed  ## run Prefect's server, the deployments and a worker on 
 
 up: $(VENV)/installed  ## start PostgreSQL, a server with a password, a data and a training worker on loopback
 	@echo "starting PostgreSQL, Prefect's server and two workers on loopback; the first time takes a minute or two"
-	@$(BIN)/python -m korealbert.flows.services.topology up --home $(SERVICE) --port $(PORT) $(IN_STORE)
+	@$(BIN)/python -m korealbert.flows.services.topology up --home "$(SERVICE)" --port $(PORT) $(IN_STORE)
 
 down: $(VENV)/installed  ## stop what `make up` started
-	$(BIN)/python -m korealbert.flows.services.topology down --home $(SERVICE)
+	$(BIN)/python -m korealbert.flows.services.topology down --home "$(SERVICE)"
 
 audit: $(VENV)/installed  ## list known vulnerabilities of the installed packages; needs the network
 	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' > $(VENV)/audited.txt
@@ -80,7 +80,7 @@ bench-overhead: $(VENV)/installed  ## cost of scheduling when every stage is cac
 	$(BIN)/python -m bench.overhead
 
 bench-cluster: $(VENV)/installed  ## data stages on two Ray nodes beside two local processes
-	$(BIN)/python -m bench.cluster $(DATA)/corpus/kowiki_extracted_AA.tar.zst
+	$(BIN)/python -m bench.cluster "$(DATA)"/corpus/kowiki_extracted_AA.tar.zst
 
 soak-bytes: $(VENV)/installed  ## kills at chosen moments, flipped bits, simultaneous runs: nothing wrong is sealed; about two hours
 	$(BIN)/python -m bench.soak_bytes
@@ -96,47 +96,47 @@ soak-pretrain: $(VENV)/installed  ## two pretraining runs, each killed a hundred
 	$(BIN)/python -m bench.soak_pretrain --packed --store store/soak-pretrain-packed
 
 soak-mutations: $(VENV)/installed  ## ten thousand damaged documents of DATA for every parser; about twenty minutes
-	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst
-	$(BIN)/python -m bench.mutations wikipedia_xml $(DATA)/corpus/wikipedia_xml.tar.zst
-	$(BIN)/python -m bench.mutations wikiextractor $(DATA)/corpus/kowiki_extracted_AA.tar.zst --members "*/wiki_0[0-4]"
-	$(BIN)/python -m bench.mutations namuwiki $(DATA)/corpus/namuwiki.tar.zst
-	$(BIN)/python -m bench.mutations html $(DATA)/corpus/news_html.tar.zst --members "*.html.gz"
+	$(BIN)/python -m bench.mutations wikipedia "$(DATA)"/corpus/wikipedia_xml.tar.zst
+	$(BIN)/python -m bench.mutations wikipedia_xml "$(DATA)"/corpus/wikipedia_xml.tar.zst
+	$(BIN)/python -m bench.mutations wikiextractor "$(DATA)"/corpus/kowiki_extracted_AA.tar.zst --members "*/wiki_0[0-4]"
+	$(BIN)/python -m bench.mutations namuwiki "$(DATA)"/corpus/namuwiki.tar.zst
+	$(BIN)/python -m bench.mutations html "$(DATA)"/corpus/news_html.tar.zst --members "*.html.gz"
 
 # A bench with a row below its goal exits with 1; the others run nevertheless.
 bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, deduplication, crawl, sentences and memory beside their peers
-	-$(BIN)/python -m bench.wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst --peers $(PEERS)/bin/python
-	-$(BIN)/python -m bench.namuwiki $(DATA)/corpus/namuwiki.tar.zst --peers $(PEERS)/bin/python
-	-$(BIN)/python -m bench.dedup $(DATA)/corpus/kowiki_extracted_AA.tar.zst --peers $(PEERS)/bin/python
+	-$(BIN)/python -m bench.wikipedia "$(DATA)"/corpus/wikipedia_xml.tar.zst --peers $(PEERS)/bin/python
+	-$(BIN)/python -m bench.namuwiki "$(DATA)"/corpus/namuwiki.tar.zst --peers $(PEERS)/bin/python
+	-$(BIN)/python -m bench.dedup "$(DATA)"/corpus/kowiki_extracted_AA.tar.zst --peers $(PEERS)/bin/python
 	-$(BIN)/python -m bench.crawl --peers $(PEERS)/bin/python
-	-$(BIN)/python -m bench.sentences $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/corpus/news_categories.tar.zst
-	-$(BIN)/python -m bench.data_stages $(DATA)/corpus/kowiki_extracted_A[ABC].tar.zst
+	-$(BIN)/python -m bench.sentences "$(DATA)"/corpus/kowiki_extracted_AA.tar.zst "$(DATA)"/corpus/news_categories.tar.zst
+	-$(BIN)/python -m bench.data_stages "$(DATA)"/corpus/kowiki_extracted_A[ABC].tar.zst
 	-$(BIN)/python -m bench.data_scale
-	-$(BIN)/python -m bench.decontamination $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/benchmarks
-	-$(BIN)/python -m bench.filters $(DATA)
+	-$(BIN)/python -m bench.decontamination "$(DATA)"/corpus/kowiki_extracted_AA.tar.zst "$(DATA)"/benchmarks
+	-$(BIN)/python -m bench.filters "$(DATA)"
 
 bench-news: $(VENV)/installed  ## what the news rules remove and leave in 1,000 real articles, and in held-out ones
-	$(BIN)/python -m bench.news_residue $(DATA) --sample 1000 --seed 1
-	$(BIN)/python -m bench.news_residue $(DATA) --sample 1000 --seed 1 --held-out
+	$(BIN)/python -m bench.news_residue "$(DATA)" --sample 1000 --seed 1
+	$(BIN)/python -m bench.news_residue "$(DATA)" --sample 1000 --seed 1 --held-out
 
 bench-examples: $(VENV)/installed $(PEERS)/installed  ## packing, noise and loader beside their peers; ALBERT=checkout of google-research/albert
-	$(BIN)/python -m bench.examples $(DATA)/corpus --peers $(PEERS)/bin/python $(if $(wildcard $(ALBERT)),--albert $(ALBERT))
+	$(BIN)/python -m bench.examples "$(DATA)"/corpus --peers $(PEERS)/bin/python $(if $(wildcard $(ALBERT)),--albert "$(ALBERT)")
 
 bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples per second of fine-tuning beside Hugging Face Trainer
-	$(BIN)/python -m bench.finetune $(DATA)/benchmarks --peers $(PEERS)/bin/python
+	$(BIN)/python -m bench.finetune "$(DATA)"/benchmarks --peers $(PEERS)/bin/python
 
 bench-pretrain: $(VENV)/installed  ## our loop beside Hugging Face Trainer: tokens/s, memory, MFU; on a GPU base and large in bf16
 	$(BIN)/python -m bench.pretrain
 	$(BIN)/python -m bench.kernels
 
 bench-quality: $(VENV)/installed  ## our encoders and those of transformers after SECONDS=600 each; SEEDS="1 2 3" THREADS=2
-	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) $(IN_STORE) \
+	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data "$(DATA)" $(IN_STORE) \
 		--seconds $(or $(SECONDS),600) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(THREADS),--threads $(THREADS))
 
 bench-memorise: $(VENV)/installed  ## the model learns 128 examples by heart, so losses and labels are right; about twenty minutes
-	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) $(IN_STORE) --until views | tail -n 1)"
+	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run "$(RECIPE)" $(IN_STORE) --until views | tail -n 1)"
 
 bench-same-curve: $(VENV)/installed  ## 200 steps of our loop beside a plain loop around transformers
-	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) $(IN_STORE) --until views | tail -n 1)"
+	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run "$(RECIPE)" $(IN_STORE) --until views | tail -n 1)"
 
 lock:  ## write locks/ from pyproject.toml; needs the network
 	$(PYTHON) -m venv $(VENV)-lock

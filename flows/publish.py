@@ -9,6 +9,7 @@ import base64
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -41,8 +42,12 @@ _RECORDED_WITHIN_SECONDS = 10
 
 
 def key(label: str, kind: str) -> str:
-    """Return a Prefect artifact key (lower case, digits and dashes) for something of a stage, such as a picture."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{label}-{kind}".lower()).strip("-")
+    """Return a Prefect artifact key (lower case, digits and dashes) for something of a stage, such as a picture.
+
+    A digest tells labels apart whose other characters it cannot hold.
+    """
+    digest = "" if re.fullmatch("[a-z0-9/-]+", label) else f"-{sha256(label.encode()).hexdigest()[:8]}"
+    return re.sub(r"[^a-z0-9]+", "-", f"{label}{digest}-{kind}".lower()).strip("-")
 
 
 def line(progress: Progress) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sys
@@ -25,7 +24,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from korealbert.artifact import ArtifactError, locks
-from korealbert.artifact.files import disk_full
+from korealbert.artifact.files import disk_full, with_remedy
 from korealbert.artifact.store import default_store
 from korealbert.formatting import without_controls
 from korealbert.report.render import blocks
@@ -161,27 +160,12 @@ def _written() -> tuple[str, list[Path]]:
     return f"korealbert {command}".strip(), [*given, default_store(), Path(tempfile.gettempdir())]
 
 
-_REMEDIES = {
-    errno.ENOENT: "check its path, or name another",
-    errno.ENOTDIR: "a part of its path is a file; name another",
-    errno.EISDIR: "name a file",
-    errno.EEXIST: "name another",
-    errno.EACCES: "change its permissions (chmod), or name another",
-    errno.EPERM: "change its permissions (chmod), or name another",
-    errno.EROFS: "name a place that can be written",
-    errno.ELOOP: "its links lead in a circle; name another",
-    errno.ENAMETOOLONG: "name a shorter one",
-}
-"""What to do about an error of the operating system that names a file."""
-
-
 def message_of(error: Exception) -> str:
     """Return the message of an error; of pydantic's errors only field and message."""
     if full := disk_full(error, *_written()):
         return str(full)
     if isinstance(error, OSError) and error.filename is not None:
-        remedy = _REMEDIES.get(error.errno or 0)
-        return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
+        return with_remedy(error)
     if not isinstance(error, ValidationError):
         return str(error.strerror if isinstance(error, locks.ReadOnlyStore) else error)
     found = ((".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors())

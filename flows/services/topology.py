@@ -109,6 +109,8 @@ class Topology:
                     time.sleep(0.5)
                     self.tend(services)
             finally:
+                for number in (signal.SIGTERM, signal.SIGINT):  # A second one would leave services and lines of .env behind.
+                    signal.signal(number, signal.SIG_IGN)
                 for service in reversed(services):
                     service.end()
                 forget_services(ENVIRONMENT_FILE, self.facts)
@@ -133,7 +135,8 @@ class Topology:
         database, server, *workers = services
         _say("starting the database and Prefect's server")
         database.tend()
-        wait_until_healthy(f"{self.url}/health", server.tend())
+        remedy = f"see {self.logs / 'server.log'} and {self.logs / 'database.log'}"
+        wait_until_healthy(f"{self.url}/health", server.tend(), remedy=remedy)
         _say("registering the deployments")
         installed = self._python("installation", "-m", "korealbert.flows.services.installation").wait()
         if installed:
@@ -238,30 +241,32 @@ def down(home: Path) -> None:
 
 
 def _running(home: Path) -> int | None:
-    """Return the supervisor's process id while it lives."""
+    """Return the supervisor's process id while it lives. One that is starting holds the lock before it writes its id."""
+    deadline = time.monotonic() + _SECONDS_TO_COME_UP
+    while _locked(home) and time.monotonic() < deadline:
+        try:
+            return int(json.loads((home / "processes.json").read_text("utf-8"))["supervisor"])
+        except FileNotFoundError:
+            time.sleep(1)
+    return None
+
+
+def _locked(home: Path) -> bool:
+    """Whether a supervisor lives."""
     try:
         with (home / "supervisor.lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return None
+            return False
     except FileNotFoundError:
-        return None
+        return False
     except BlockingIOError:
-        return _supervisor(home)
+        return True
 
 
 def _say(what: str) -> None:
     """Write a line to the supervisor's log, unless the disk is full."""
     with suppress(OSError):
         print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
-
-
-def _supervisor(home: Path) -> int | None:
-    for _ in range(_SECONDS_TO_COME_UP):  # It holds the lock before it writes the file.
-        try:
-            return int(json.loads((home / "processes.json").read_text("utf-8"))["supervisor"])
-        except FileNotFoundError:
-            time.sleep(1)
-    return None
 
 
 def main() -> None:

@@ -135,6 +135,26 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 (Path's raises RuntimeError)
 
 
+_REMEDIES = {
+    errno.ENOENT: "check its path, or name another",
+    errno.ENOTDIR: "a part of its path is a file; name another",
+    errno.EISDIR: "name a file",
+    errno.EEXIST: "name another",
+    errno.EACCES: "change its permissions (chmod), or name another",
+    errno.EPERM: "change its permissions (chmod), or name another",
+    errno.EROFS: "name a place that can be written",
+    errno.ELOOP: "its links lead in a circle; name another",
+    errno.ENAMETOOLONG: "name a shorter one",
+}
+"""What to do about an error of the operating system that names a file."""
+
+
+def with_remedy(error: OSError) -> str:
+    """Return the message of an error of the operating system that names a file, with what to do about it."""
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
+
+
 def is_of_an_artifact(directory: Path) -> bool:
     """Whether a directory belongs to an artifact, finished or not, even if its manifest is damaged."""
     if (directory / OPENING).is_file():

@@ -10,7 +10,8 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -32,6 +33,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
+from korealbert.artifact.files import with_remedy
 from korealbert.formatting import nearest
 
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_-]*-[0-9a-f]{16}")
@@ -100,26 +102,36 @@ PRIVATE_HOSTS = AfterValidator(_public)
 def written_path(written: str | os.PathLike[str], info: ValidationInfo) -> Path:
     """Return the path that a spec's file names: from the context's ``root`` on, ``~`` for a home directory.
 
-    Raises ValueError if no such path can exist.
+    Raises ValueError for the home directory of an unknown user.
     """
     try:
-        path = Path(os.path.normpath(Path((info.context or {}).get("root", ".")) / Path(written).expanduser()))
-        path.exists()
+        return Path(os.path.normpath(Path((info.context or {}).get("root", ".")) / Path(written).expanduser()))
     except RuntimeError:
         raise ValueError(f"{Path(written).parts[0]} is no home directory of this machine; write the whole path") from None
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Raise an OSError of the block, such as that of a directory that may not be entered, as a ValueError."""
+    try:
+        yield
     except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}); name a file or directory that can") from None
-    return path
+        raise ValueError(with_remedy(error)) from None
 
 
 def refuse_special(path: Path) -> None:
-    """Raise ValueError for a pipe, socket or device, because reading it may never end."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    """Raise ValueError for a pipe, socket or device, because reading it may never end, and for what cannot be reached."""
+    with _reached():
+        special = path.exists() and not (path.is_file() or path.is_dir())
+    if special:
         raise ValueError(f"{path} is neither a regular file nor a directory; name one that is")
 
 
 def refuse_outside(path: Path, within: Path) -> None:
-    """Raise ValueError if a file, or anything in a directory, is outside ``within`` after links are resolved."""
+    """Raise ValueError if a file, or anything in a directory, is outside ``within`` after links are resolved.
+
+    Also if a directory cannot be searched for links.
+    """
     within = within.resolve()
     waiting, seen = [path], set[Path]()
     while waiting:
@@ -130,10 +142,11 @@ def refuse_outside(path: Path, within: Path) -> None:
             raise ValueError(
                 f"{path} leads out of the data root {within}{through}; move the file into it, or name another root"
             )
-        if real not in seen and real.is_dir():
-            seen.add(real)
-            with os.scandir(real) as entries:
-                waiting += [Path(entry) for entry in entries if entry.is_symlink() or entry.is_dir()]
+        with _reached():
+            if real not in seen and real.is_dir():
+                seen.add(real)
+                with os.scandir(real) as entries:
+                    waiting += [Path(entry) for entry in entries if entry.is_symlink() or entry.is_dir()]
 
 
 class InputPath(os.PathLike[str]):

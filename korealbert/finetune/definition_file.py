@@ -116,10 +116,10 @@ def read_table(path: Path, *, within: Path | None, taken: Callable[[], list[str]
     ``within``: a directory that no path may leave. ``taken``: returns names that the benchmark may not have. Raises ValueError
     with a line for every mistake, naming file, field and remedy.
     """
+    if within is not None:
+        refuse_outside(path, within)
+    refuse_special(path)
     try:
-        if within is not None:
-            refuse_outside(path, within)
-        refuse_special(path)
         text = json.dumps(tomllib.loads(path.read_text("utf-8-sig")), default=str)
     except FileNotFoundError:
         others = [each.name for each in path.parent.glob(f"*{_SUFFIX}")]

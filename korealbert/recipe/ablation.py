@@ -192,17 +192,18 @@ class Ablation:
 def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Ablation:
     """Read and validate an ablation with the recipes of all its cells.
 
-    ``overrides`` replace fields of all these recipes by dotted name. Raises RecipeError if the ablation could not run.
+    ``overrides`` replace fields or whole tables of all these recipes by dotted name, after what the file itself sets. Raises
+    RecipeError if the ablation could not run.
     """
     spec = _validated(path, AblationSpec, read_toml(path))
-    base = named_recipe(str(path), path.parent / spec.recipe)
+    base = named_recipe(str(path), path, spec.recipe)
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
     overrides = overrides or {}
     recipes, noise = _load_cells(path, spec, base, data, overrides)
     columns = _columns(path, spec, recipes)
     _check_parts(path, spec, recipes, {column.benchmark for column in columns if column.benchmark})
-    rows = [_row(path, spec, cell, recipes, flattened(overrides)) for cell in spec.grid]
+    rows = [_row(path, spec, cell, recipes, overrides) for cell in spec.grid]
     name = spec.name or path.stem
     layout = {
         "title": spec.title or name,
@@ -231,9 +232,10 @@ def _load_cells(
 
     def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
         try:
-            parts = (spec.set, cell.set, *more, overrides, _NOT_TRAINED if more else {})
-            fields = {name: value for part in parts for name, value in flattened(part).items()}
-            _refuse_reserved(fields)
+            fields: _Overrides = {}
+            for part in (*map(flattened, (spec.set, cell.set, *more)), overrides, _NOT_TRAINED if more else {}):
+                _refuse_reserved(part)
+                fields = {name: value for name, value in fields.items() if name not in part} | dict(part)
             return load(base, data=data, overrides=fields, without=(*spec.without, *cell.without))
         except ValueError as error:
             for line in str(error).splitlines():
@@ -271,8 +273,8 @@ def _row(path: Path, spec: AblationSpec, cell: Cell, recipes: Mapping[str, Recip
     )
 
 
-def _refuse_reserved(fields: _Overrides) -> None:
-    for name in fields:
+def _refuse_reserved(fields: Mapping[str, Any]) -> None:
+    for name in (within for field, value in fields.items() for within in (field, *flattened({field: value}))):
         for reserved, reason in _RESERVED.items():
             if name == reserved or name.startswith(f"{reserved}."):
                 raise ValueError(f"set: {name!r} cannot be set here: {reason}")

@@ -30,8 +30,10 @@ class Nodes:
         self.by_label: dict[str, Node] = {}
 
     def add(self, label: str, stage: Stage[Any], spec: Spec, /, **inputs: str) -> str:
-        """Add a stage with the labels of its inputs by role; return its label."""
-        self.by_label[label] = Node(label, stage, spec, inputs)
+        """Add a stage with the labels of its inputs by role; return its label. Raises RecipeError if another stage has it."""
+        node = Node(label, stage, spec, inputs)
+        if self.by_label.setdefault(label, node) != node:
+            raise RecipeError(f"two stages would be {label!r}; rename a cell, noise or table that is part of this label")
         return label
 
 

@@ -201,10 +201,10 @@ def plan(
             reasons = _difference(earlier.manifest, identity.document, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
         planned.append(Planned(label, identity.name, status, reasons))
-    if all(stage.status == "cached" for stage in planned):
-        return planned
     left_in = _left_in(nodes, identified)
     planned = [replace(stage, advice=left_in) if isinstance(nodes[stage.label].spec, DedupSpec) else stage for stage in planned]
+    if all(stage.status == "cached" for stage in planned):
+        return planned
     prices = Prices(history, registry.by_name(), profile or this_machine(), workers=workers, threads=threads)
     return list(_priced(planned, nodes, artifacts, prices))
 

@@ -97,8 +97,8 @@ _OTHER_CROSS_LINGUAL_TABLES = ("examples", "source", "transfer", "variants", "co
 _RESERVED_VARIANTS = ("source", "control", "encoder", "language_loss")
 """Names that begin the labels of other models."""
 _MEASURING_TABLES: Mapping[Kind, Sequence[str]] = {
-    "model": ("encoder",),
-    "cross-lingual": ("encoder", "finetune", "english", "language_loss"),
+    "model": ("encoder", "report"),
+    "cross-lingual": ("encoder", "finetune", "english", "language_loss", "report"),
 }
 """Tables that are ignored when a recipe is read for its models; an encoder there may be a model of the recipe that names it."""
 
@@ -154,17 +154,18 @@ def _single_tables(
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
     """Read and validate an evaluation; see ``load``. Raises RecipeError if it could not run."""
     reader = Reader(path, data, overrides)
-    reader.refuse_unknown(["encoder", "finetune", *_RETRIEVAL_TABLES, "speed", "report"])
     with Problems() as problems:
+        problems.of(partial(reader.refuse_unknown, ["encoder", "finetune", *_RETRIEVAL_TABLES, "speed", "report"]))
         encoders = problems.of(reader.encoders)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", EncoderGrid))
         retrieval = problems.of(partial(read_retrieval, reader, own=False))
+        speed = problems.of(partial(reader.spec, SpeedSpec, "speed"))
+        layout = problems.of(partial(reader.spec, report.ReportSpec, "report"))
     if not benchmarks and not retrieval.collections:
         raise RecipeError(
             f"{path}: no [finetune.NAME] table, nor [retrieval.NAME]; name the benchmarks to measure [encoder.NAME] on"
         )
     reader.check_lengths(benchmarks, retrieval, encoders, {})
-    speed, layout = reader.spec(SpeedSpec, "speed"), reader.spec(report.ReportSpec, "report")
     reader.check_table(layout, benchmarks, list(encoders), speed)
     return Evaluation(
         **reader.heading(), encoder=encoders, finetune=benchmarks, retrieval=retrieval, speed=speed, report=layout
@@ -201,7 +202,7 @@ def load_cross_lingual(
         single["encoder"] = problems.of(reader.encoders)
         single["source"] = problems.of(partial(reader.model, "source"))
         single["variants"] = problems.of(partial(_variants, reader))
-        names = reader.names("control")
+        names = problems.of(partial(reader.names, "control")) or ()
         single["control"] = {name: problems.of(partial(reader.spec, PretrainSpec, f"control.{name}")) for name in names}
         single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
         single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
@@ -324,9 +325,9 @@ class Reader(Tables):
 
     def encoders(self) -> dict[str, Model]:
         """Read the models of ``[encoder.NAME]`` by name."""
-        for name in self.names("encoder"):
-            refuse_unclear(self, f"encoder.{name}", name)
         with Problems() as problems:
+            for name in self.names("encoder"):
+                problems.of(partial(refuse_unclear, self, f"encoder.{name}", name))
             return {
                 name: problems.of(partial(self.model, f"encoder.{name}", post_trained=True)) for name in self.names("encoder")
             }
@@ -388,14 +389,15 @@ class Reader(Tables):
         table, where = self.spec(ModelTable, name), f"{self.path}, [{name}]"
         if table.recipe is None:
             return Model(table.place())
-        other = named_recipe(where, self.path.parent / table.recipe)
+        other = named_recipe(where, self.path, table.recipe)
         with located(f"{where}, field 'recipe'"):
             kind = kind_of(other)
             if kind not in (_MEASURING_TABLES if post_trained else ("model",)):
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
             without = [ignored for ignored in _MEASURING_TABLES[kind] if ignored in read_toml(other)]
+            without += [removed for removed in table.without if removed.split(".")[0] not in without]
             read = load if kind == "model" else load_cross_lingual
-            recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=[*without, *table.without])
+            recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=without)
         with located(f"{where}, field 'model'"):
             produced = _produced_by(recipe, table.model)
         return Model(table.place(), recipe, produced)

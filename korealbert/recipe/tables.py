@@ -9,12 +9,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from korealbert.artifact import InputPath, Spec
+from korealbert.artifact.files import expanded
 from korealbert.artifact.spec import explained as explained_at
 from korealbert.artifact.spec import refuse_outside, refuse_special
 from korealbert.corpus.dedup.stage import DedupSpec
@@ -82,10 +84,11 @@ def data_root() -> Path | None:
     return _data_root.get()
 
 
-def named_recipe(where: str, path: Path) -> Path:
-    """Return the path of a recipe that another one names. Raises RecipeError if it lies outside the data root."""
+def named_recipe(where: str, naming: Path, name: str) -> Path:
+    """Return the path of a recipe that the file ``naming`` names. Raises RecipeError if it lies outside the data root."""
     within = data_root()
     with located(f"{where}, field 'recipe'"):
+        path = naming.resolve().parent / expanded(name)
         if within is not None:
             refuse_outside(path, within)
         refuse_special(path)
@@ -136,6 +139,7 @@ class Problems:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the tables of a TOML file. Raises RecipeError, with the nearest name if the file does not exist."""
     try:
+        refuse_special(path)  # A pipe can be read only once.
         return tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
     except FileNotFoundError:
         remedy = "" if (near := nearest(path.name, _neighbours(path))) else "; `korealbert new DIR --from FILES` makes one"
@@ -149,6 +153,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         remedy = "; put names that are not in Latin letters in quotes" if "for a key part" in str(error) else ""
         raise RecipeError(f"{path}: not valid TOML: {error}{remedy}") from None
+    except ValueError as error:
+        raise RecipeError(str(error)) from None
 
 
 def _override(tables: dict[str, Any], name: str, value: Any) -> None:
@@ -162,7 +168,7 @@ def _override(tables: dict[str, Any], name: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise ValueError(f"{name!r} goes through {'.'.join(parents[:depth])!r}, which is {inner!r} and no table")
         table = inner
-    table[last] = value
+    table[last] = deepcopy(value)  # The next name may lead into it.
 
 
 def flattened(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,9 +212,12 @@ class Tables:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
         self.root = path.resolve().parent
+        with located(f"--data {data}" if data else f"{path}, field 'data'"):
+            given = expanded(str(self.tables.get("data", ".")))
+            self.data = data.resolve() if data else Path(os.path.normpath(self.root / given))
+            refuse_special(self.data)
         if data is not None and not data.is_dir():
             raise RecipeError(f"--data {data}: no such directory; name the one that holds the recipe's data")
-        self.data = data.resolve() if data else Path(os.path.normpath(self.root / str(self.tables.get("data", "."))))
 
     def names(self, table: str) -> list[str]:
         """Return the names of ``[table.NAME]`` in the order of the file. Raises RecipeError for a name that is not allowed."""
@@ -352,7 +361,9 @@ def _instead(path: Path) -> str:
         return f"; patterns are not expanded here: name the directory {directory} and set members = {inside}"
     if path.is_symlink():
         return "; it is a link that leads to nothing, or in a circle"
-    names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
+    names: list[str] = []
+    with suppress(OSError):  # There is no such directory, or it may not be listed.
+        names = sorted(each.name for each in path.parent.iterdir())
     if composed(path.name) in map(composed, names):
         return "; a file of this name is there, but in another form of Unicode (NFD, as macOS writes it): rename it"
     return nearest(path.name, names)

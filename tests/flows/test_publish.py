@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,13 @@ def logged(*names: str) -> Iterator[list[str]]:
     finally:
         for name in names:
             logging.getLogger(name).removeHandler(handler)
+
+
+def test_what_is_shown_of_other_stages_has_another_key() -> None:
+    labels = ("clean/news-a", "clean/news_a", "clean/News-a", "finetune/뉴스", "finetune/위키")
+    keys = [publish.key(label, "output") for label in labels]
+    assert len({*keys}) == len(labels) and keys[0] == "clean-news-a-output"
+    assert all(re.fullmatch("[a-z0-9-]+", key) for key in keys)
 
 
 def run_tagged(tag: str) -> FlowRun:

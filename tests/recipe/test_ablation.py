@@ -168,13 +168,6 @@ def test_heads_of_losses_may_be_frozen_where_all_rows_are_scored_on_one_noise(ed
     assert recipes.load_ablation(editable, overrides=asked).noise["order"]
 
 
-def test_rows_do_not_claim_what_an_override_replaced(editable: Path) -> None:
-    edit(editable, "[[cells]]\n", "[[cells]]\nset.pretrain.steps = 40\n")
-    for overrides in ({}, {"pretrain.steps": 12}, {"pretrain": {"steps": 12}}):
-        rows = recipes.load_ablation(editable, overrides=overrides).report.rows
-        assert ("pretrain.steps = 40" in rows[0].settings) == (not overrides)
-
-
 def test_a_cell_that_sets_what_all_take_from_the_first_is_refused(editable: Path) -> None:
     edit(editable, "seeds = ", 'shared = ["vocab"]\nseeds = ')
     edit(editable, 'label = "MLM+SOP+WOP"\n', 'label = "MLM+SOP+WOP"\nset.vocab.size = 500\n')

@@ -432,7 +432,7 @@ def test_an_artifact_notes_the_threads_of_its_build(tmp_path: Path) -> None:
     assert (host["workers"], host["threads"]) == (1, 3)
 
 
-def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path: Path) -> None:
+def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def advice(recipe: Path) -> list[str]:
         planned = recipes.prepare(recipe, Store(tmp_path / "store")).planned
         return [stage.advice for stage in planned if stage.label == "dedup"]
@@ -456,6 +456,10 @@ def test_a_plan_names_benchmarks_whose_test_texts_may_be_in_the_corpus(tmp_path:
     other = tables[0] + tables[2] + tables[3].replace("[finetune.nsmc]", '[finetune.reviews]\ntask = "nsmc"')
     (tmp_path / "other.toml").write_text(other, "utf-8")
     assert advice(tmp_path / "other.toml") == [left.replace("nsmc", "reviews")], "benchmarks have the names of their tables"
+    monkeypatch.setattr(Store, "find", lambda *_: object())
+    monkeypatch.setattr(Store, "fault", lambda *_: None)
+    assert {stage.status for stage in recipes.prepare(tmp_path / "one.toml", store).planned} == {"cached"}
+    assert advice(tmp_path / "one.toml") == [left], "all is cached"
 
 
 def test_weights_that_a_deeper_model_starts_from_do_not_make_it_cheaper(tmp_path: Path) -> None:

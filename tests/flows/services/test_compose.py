@@ -156,7 +156,7 @@ def test_the_servers_container_has_no_documentation_pages_and_answers_its_own_pa
     with listener, (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT, **options)
     try:
-        wait_until_healthy(f"{root}/api/health", server)
+        wait_until_healthy(f"{root}/api/health", server, remedy=f"see {tmp_path / 'log'}")
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
         assert status(f"{root}/api/flow_runs/count") == 401
         assert status(f"{root}/api/flow_runs/count", VARIABLES["PREFECT_AUTH"]) == 200

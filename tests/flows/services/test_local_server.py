@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -116,6 +117,13 @@ def test_a_temporary_server_that_is_killed_is_started_again(
         assert status(f"{settings[PREFECT_API_URL]}/flow_runs/count", settings[PREFECT_API_AUTH_STRING]) == 200
     killed, second = started
     assert killed.returncode == -signal.SIGKILL and second.returncode is not None, "the second one is stopped at the end"
+
+
+def test_a_damaged_database_of_earlier_runs_is_told_with_its_remedy(tmp_path: Path) -> None:
+    (tmp_path / "prefect.db").write_bytes(b"no database" * 999)
+    message = f"the Prefect server ended with exit status 3; see the end of {tmp_path}/server.log; if its database is damaged, "
+    with pytest.raises(RuntimeError, match=f"^{re.escape(message)}delete {tmp_path}"), temporary_server(tmp_path):
+        pass
 
 
 def test_log_lines_that_a_full_database_refuses_do_not_hide_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,6 +322,17 @@ def test_make_gives_the_store_that_it_is_told_of(target: str, variables: tuple[s
     assert '"my store"' in done.stdout
     done = subprocess.run(["make", "-n", target], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     assert '"store"' not in done.stdout and "--store" not in done.stdout, "commands know it"
+
+
+@pytest.mark.parametrize(
+    ("target", "variable"),
+    [("run", "RECIPE"), ("up", "SERVICE"), ("down", "SERVICE"), ("bench-quality", "DATA"), ("bench-memorise", "RECIPE")],
+)
+def test_make_takes_names_with_blanks(target: str, variable: str) -> None:
+    command = ["make", "-n", target, f"{variable}=my own"]
+    clean = {key: value for key, value in os.environ.items() if key != "MAKEFLAGS"}
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    assert '"my own"' in done.stdout
 
 
 def test_make_clean_deletes_no_store_that_others_may_use() -> None:

@@ -22,7 +22,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from korealbert.flows import worker
-from korealbert.flows.services import local_server, port_owner, topology
+from korealbert.flows.services import local_server, port_owner, postgres, topology
 from korealbert.flows.services.local_server import answers, listen, refused, temporary_server
 from korealbert.flows.services.port_owner import other_owner
 from korealbert.flows.services.postgres import Cluster, PostgresMissing, binaries
@@ -229,6 +229,26 @@ def test_the_database_listens_on_no_port_and_its_directory_is_its_owners() -> No
             assert cluster.directory.stat().st_mode & 0o077 == 0
         finally:
             cluster.stop(server)
+
+
+def test_a_database_of_another_version_is_served_by_that_version_or_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in ("14", "16"):
+        place = tmp_path / number
+        place.mkdir()
+        (place / "initdb").touch()
+        (place / "postgres").write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {number}.3 (Debian)'\n", "utf-8")
+        (place / "postgres").chmod(0o755)
+    monkeypatch.setattr(postgres, "_places", lambda: [tmp_path / "14", tmp_path / "16"])
+    monkeypatch.setattr(Cluster, "_give_away", lambda _: None)
+    assert (binaries(), binaries("14"), binaries("16")) == (tmp_path / "14", tmp_path / "14", tmp_path / "16")
+    cluster = Cluster(tmp_path / "database")
+    (cluster.directory / "data").mkdir(parents=True)
+    (cluster.directory / "data" / "PG_VERSION").write_text("13\n", "utf-8")
+    message = f"{cluster.directory}: no PostgreSQL server of version 13 here, only 14, 16; install that version, or delete"
+    with pytest.raises(PostgresMissing, match=message):
+        cluster.start(tmp_path / "log")
 
 
 def test_a_directory_too_deep_for_a_socket_is_told_before_anything_is_made(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import signal
 import socket
 import stat
 import subprocess
@@ -100,6 +103,51 @@ def test_what_a_killed_supervisor_noted_is_not_believed(tmp_path: Path, monkeypa
     (home / "database").write_text("no directory", "utf-8")
     with pytest.raises(SystemExit, match="the services did not start"):
         up(home, 0, tmp_path / "store")
+
+
+def test_a_second_signal_while_services_end_leaves_none_of_them(
+    topology: Topology, services: list[Service], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+
+    def come_up(services: list[Service]) -> None:
+        topology.tend(services)
+        name_services(Path(".env"), topology.facts)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(topology, "_services", lambda: services)
+    monkeypatch.setattr(topology, "_come_up", come_up)
+    services[-1].stop = stopped
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with pytest.raises(SystemExit):
+            topology.serve()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert all(service.process is not None and service.process.poll() is not None for service in services)
+    assert not Path(".env").read_text("utf-8") and not (topology.home / "processes.json").exists()
+
+
+def test_a_supervisor_that_fails_while_it_starts_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (tmp_path / "supervisor.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("time.sleep", sleep)
+        down(tmp_path)
+    assert slept == [1] and "nothing is up" in capsys.readouterr().out
 
 
 def test_a_port_that_anything_listens_on_is_told_before_something_starts(tmp_path: Path) -> None:
