@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,11 @@ def test_a_member_that_an_archive_holds_twice_is_refused(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"a\.tar::dev\.tsv: the archive holds this member twice"):
         BenchmarkFile(path, "dev.tsv").content()
     assert BenchmarkFile(path, "test.tsv").content() == b"one"
+
+
+@pytest.mark.parametrize("stored", ["NFC", "NFD"])
+@pytest.mark.parametrize("typed", ["NFC", "NFD"])
+def test_a_member_is_found_however_its_syllables_are_written(stored: str, typed: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar({unicodedata.normalize(stored, "감정/시험.tsv"): b"one"}))  # type: ignore[arg-type]
+    assert BenchmarkFile(path, unicodedata.normalize(typed, "감정/시험.tsv")).content() == b"one"  # type: ignore[arg-type]
