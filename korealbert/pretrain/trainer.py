@@ -390,7 +390,7 @@ class Trainer:
         if step % self.spec.checkpoint_every == 0 or step == self.spec.steps:
             if not self.guard.doubts:
                 self.state.returns_to = step
-                if self._scores_at(step):
+                if self._scores_at(step) or not self.spec.sop_weight:  # Scores of sentence order alone are judged.
                     self.state.returns_to_scored = step
             self._save()
 

@@ -370,8 +370,7 @@ def test_json_with_a_digest_of_itself(tmp_path: Path) -> None:
 
 
 def test_a_damaged_memory_of_digests_is_not_believed(tmp_path: Path) -> None:
-    store, text = Store(tmp_path / "store"), tmp_path / "text.txt"
-    store.root.mkdir()
+    store, text = Store(tmp_path / "store").make(), tmp_path / "text.txt"
     text.write_text("가나다")
     digest, (size, changed, _) = sha256_and_stamp(text)
     store.digests.remember(text, digest, [size, changed, 0])

@@ -137,7 +137,7 @@ def test_a_name_that_no_label_can_hold_is_refused(editable: Path, table: str, na
 def test_a_slash_in_the_name_of_an_encoder_or_a_benchmark_is_refused(editable: Path, table: str) -> None:
     """The cell of ``small/nsmc`` would be the one of an encoder ``small`` on ``nsmc``."""
     editable.write_text(f'{editable.read_text()}\n[{table}."small/nsmc"]\ntask = "nsmc"\n')
-    message = rf"\[{table}\.small/nsmc\]: labels put a slash between encoder and benchmark.*; write small_nsmc$"
+    message = rf"(?m)\[{table}\.small/nsmc\]: labels put a slash between encoder and benchmark.*; write small_nsmc$"
     with pytest.raises(RecipeError, match=message):
         recipes.load(editable)
 
