@@ -46,7 +46,7 @@ def key(label: str, kind: str) -> str:
 
     A digest tells labels apart whose other characters it cannot hold.
     """
-    digest = "" if re.fullmatch("[a-z0-9/-]+", label) else f"-{sha256(label.encode()).hexdigest()[:8]}"
+    digest = "" if re.fullmatch("[a-z0-9/]+", label) else f"-{sha256(label.encode()).hexdigest()[:8]}"
     return re.sub(r"[^a-z0-9]+", "-", f"{label}{digest}-{kind}".lower()).strip("-")
 
 

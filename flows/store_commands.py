@@ -181,7 +181,7 @@ def export_corpus(
     the command.
     """
     from korealbert.documents.shards import kept_nothing  # noqa: PLC0415 (loads pyarrow)
-    from korealbert.huggingface.dataset import nothing_kept, write_dataset  # noqa: PLC0415
+    from korealbert.huggingface.dataset import why_nothing_kept, write_dataset  # noqa: PLC0415
 
     with clear_errors():
         found = _all_of(store, artifact)
@@ -191,7 +191,7 @@ def export_corpus(
             refuse_overwriting(Path(output))
             documents, where = write_dataset(found, Path(output), form), output
         if empty := [one for one in found if kept_nothing(one)]:
-            console.print(nothing_kept(empty), style="dim", soft_wrap=True)
+            console.print(why_nothing_kept(empty), style="dim", soft_wrap=True)
     console.print(f"{numbered(documents, 'document')}: {where}", soft_wrap=True)
 
 

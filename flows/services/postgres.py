@@ -56,9 +56,11 @@ def binaries(version: str | None = None) -> Path:
 
 
 def _major_version(place: Path) -> str:
-    """Return the major version of the server in a directory: ``15`` of ``postgres (PostgreSQL) 15.14 (Debian …)``."""
-    shown = subprocess.run([place / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    return str(re.findall(r"\d+", shown)[0])
+    """Return the major version of the server in a directory (``15`` of ``postgres (PostgreSQL) 15.14``), "unknown" if it cannot
+    run."""
+    shown = subprocess.run([place / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\d+", shown)
+    return found[0] if found else "unknown"
 
 
 @dataclass(frozen=True)

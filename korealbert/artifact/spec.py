@@ -102,7 +102,7 @@ PRIVATE_HOSTS = AfterValidator(_public)
 def written_path(written: str | os.PathLike[str], info: ValidationInfo) -> Path:
     """Return the path that a spec's file names: from the context's ``root`` on, ``~`` for a home directory.
 
-    Raises ValueError for the home directory of an unknown user.
+    Unlike ``expanded``, raises ValueError for the home directory of an unknown user.
     """
     try:
         return Path(os.path.normpath(Path((info.context or {}).get("root", ".")) / Path(written).expanduser()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import csv
 import errno
-import glob
 import io
 import json
 import os
@@ -26,7 +25,7 @@ from pydantic import Discriminator, Field, Tag, field_validator
 from korealbert.artifact import InputPath, Inputs, Spec
 from korealbert.artifact.files import json_fault, unambiguous
 from korealbert.artifact.spec import PRIVATE_HOSTS
-from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
+from korealbert.documents.containers import MemberFilter, composed_name, is_archive, is_hidden, member_of, open_files
 from korealbert.documents.csv import csv_reader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
@@ -207,12 +206,11 @@ class BenchmarkFile:
             raise self._unreadable("it is a directory")
         names: list[str] = []
         found: bytes | None = None
-        wanted = MemberFilter(glob.escape(self.member.removeprefix("./")))
-        marks = self.path.name.count("::") + 1
+        wanted = composed_name(self.member.removeprefix("./"))
         for raw in open_files([self.path], _AllMembers(), ReadLimits()):
             name = raw.file if isinstance(raw, Quarantined) else raw.name
-            member = "".join(name.split("::", marks)[marks:]).removeprefix("./")
-            is_wanted = not in_archive or wanted.takes(member)
+            member = member_of(self.path, name).removeprefix("./")
+            is_wanted = not in_archive or composed_name(member) == wanted
             if isinstance(raw, Quarantined):
                 if not member or is_wanted:
                     raise self._unreadable(f"{raw.position}: {raw.reason}; {raw.remedy}")

@@ -68,12 +68,12 @@ class MemberFilter:
         self.hidden = 0
         """Number of hidden and AppleDouble files that were skipped."""
         self._takes_hidden = is_hidden(pattern)
-        self._selected = re.compile(translate(_composed(pattern)))
-        self._excluded = re.compile("|".join(translate(_composed(each)) for each in exclude)) if exclude else None
+        self._selected = re.compile(translate(composed_name(pattern)))
+        self._excluded = re.compile("|".join(translate(composed_name(each)) for each in exclude)) if exclude else None
 
     def takes(self, name: str) -> bool:
         """Return whether to read a file; counts hidden ones."""
-        name = _composed(name)
+        name = composed_name(name)
         if not self._selected.match(name):
             return False
         if _is_apple_double(name) or (is_hidden(name) and not self._takes_hidden):
@@ -86,8 +86,14 @@ class MemberFilter:
         return (is_archive(name) and (self._takes_hidden or not is_hidden(name))) or self.takes(name)
 
 
-def _composed(name: str) -> str:
+def composed_name(name: str) -> str:
+    """Return a name in NFC, in which names are compared."""
     return unicodedata.normalize("NFC", name) if len(name) <= _LONGEST_PATH else name
+
+
+def member_of(path: Path, name: str) -> str:
+    """Return the name of a member within an archive from the one that ``open_files`` gave it; empty for a file itself."""
+    return name[len(path.name) + len("::") :]
 
 
 def is_hidden(name: str) -> bool:

@@ -213,8 +213,8 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def _share(spec: ExamplesSpec, documents: Artifact, vocab: Artifact) -> float:
-    """Return the share of documents to hold out. If none of few documents that gives a row falls into the spec's share, raise
-    it until one does.
+    """Return the share of documents to hold out: the spec's. If few documents came in and none within that share gives a row,
+    it is the smallest share within which one does.
 
     With ``heldout_rest = "unused"`` it is always the spec's share: another one would hold out other documents of a larger
     corpus.

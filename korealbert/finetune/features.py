@@ -73,7 +73,7 @@ def read_examples(
     if spec.dev is not None:
         found["dev"] = _read(task, file("dev")) if "dev" in splits else []
     else:
-        hold_out("dev", DEV_SHARE, "name a file as dev, or give train more")
+        hold_out("dev", DEV_SHARE, "name a file as dev, or add documents to train")
     limits = {"train": spec.max_train_examples, "dev": spec.max_dev_examples, "test": spec.max_test_examples}
     return {name: limited(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 

@@ -133,8 +133,8 @@ class ContrastSpec(Spec):
 
     Negatives come from the batch, as in MultipleNegativesRanking of sentence-transformers and supervised SimCSE (Gao et al.
     2021): the hypothesis that contradicts the premise, and all hypotheses of other premises. Training continues from the epoch
-    that is best on 5 % held-out triples. Triples with a sentence of the benchmark's dev or test set are left out; runs of a
-    search, which read no test set, leave out those of dev.
+    that is best on 5 % held-out triples. Triples with a sentence of the benchmark's dev or test set are left out; a run of a
+    search reads no test set and leaves out those of dev alone.
     """
 
     task: str = "kornli"

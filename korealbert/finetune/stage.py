@@ -202,7 +202,7 @@ def _contrasted(
 ) -> dict[str, Any]:
     """Train the model on entailment triples; returns the field ``contrast`` of ``metrics.json``.
 
-    Triples with a sentence of dev are left out, and of test unless the run is one of a search.
+    Triples with a sentence of dev are left out, and those with one of test unless the run belongs to a search.
     """
     from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
 

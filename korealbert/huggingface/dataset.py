@@ -44,7 +44,7 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
                 f"{artifact.name} ({artifact.manifest['label']}): it holds no documents; name clean, dedup or balance"
             )
     if artifacts and all(map(kept_nothing, artifacts)):
-        raise ValueError(f"{nothing_kept(artifacts)}; there is nothing to write")
+        raise ValueError(f"{why_nothing_kept(artifacts)}; there is nothing to write")
     directory.parent.mkdir(parents=True, exist_ok=True)
     _remove_killed(directory.parent)
     try:
@@ -62,7 +62,7 @@ def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) ->
     return written
 
 
-def nothing_kept(artifacts: Sequence[Artifact]) -> str:
+def why_nothing_kept(artifacts: Sequence[Artifact]) -> str:
     """Return a line that names the given artifacts without documents, and why they have none."""
     labels = ", ".join(artifact.manifest["label"] for artifact in artifacts)
     dropped = sum((Counter(artifact.stats.get("dropped") or {}) for artifact in artifacts), Counter[str]())

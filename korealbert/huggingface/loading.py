@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Hide transformers' progress bar and warnings; after it they are as before."""
+    """Hide transformers' progress bar and warnings within the block."""
     from transformers.utils import logging  # noqa: PLC0415 (planning does without)
 
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()

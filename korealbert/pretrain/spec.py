@@ -185,7 +185,7 @@ class PretrainSpec(Spec):
             raise ValueError(f"dropout_until_step = {self.dropout_until_step} is not below steps = {self.steps}; remove it")
         if self.stop_after_seconds is not None and (self.long or self.snapshots or self.order_from_step):
             raise ValueError(
-                "stop_after_seconds leaves open whether the steps of long, snapshots and order_from_step come; remove these"
+                "stop_after_seconds may end training before the steps of long, snapshots and order_from_step; remove these"
             )
         self._check_objective()
         self._check_zero()

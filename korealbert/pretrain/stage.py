@@ -258,7 +258,7 @@ def _is_open(path: Path) -> bool:
 
 STAGE = Stage(
     "pretrain",
-    version=9,
+    version=10,
     spec=PretrainSpec,
     run=run,
     check=check_runtime,

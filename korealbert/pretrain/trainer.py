@@ -302,7 +302,7 @@ class Trainer:
         if self._noise_differs(state.step, begin - 1, end - 1):
             self.guard.forget()  # The noise changes within the data that is skipped.
         state.position, state.long_position = failed.position, failed.long_position
-        state.seconds = failed.seconds
+        state.seconds, state.returns_to_scored = failed.seconds, failed.returns_to_scored
         state.rate_factor *= guard.rate_factor
         state.guard.rollbacks += 1
         state.guard.bad_steps = state.guard.overflows = 0

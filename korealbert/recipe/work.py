@@ -18,7 +18,7 @@ from typing import Any
 
 from korealbert.artifact import InputPath, Stage
 from korealbert.artifact.files import files_of
-from korealbert.documents.containers import MemberFilter, is_archive, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, member_of, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadFault, ReadLimits
 from korealbert.finetune.features import SPLITS
@@ -429,7 +429,7 @@ def _blocks(path: Path) -> Iterator[tuple[str, bytes]]:
     with suppress(ReadFault, OSError):
         for raw in open_files([path], "*", ReadLimits()):
             while not isinstance(raw, Quarantined) and (block := raw.read()):
-                yield raw.name.partition("::")[2], block
+                yield member_of(path, raw.name), block
 
 
 @lru_cache(maxsize=256)

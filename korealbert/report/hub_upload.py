@@ -91,12 +91,15 @@ def prepare_upload(artifacts: Sequence[Artifact], title: str) -> Iterator[HubUpl
 def prepare_directory(directory: Path) -> HubUpload:
     """Prepare the upload of a directory that ``export`` or ``export-corpus`` wrote. Raises ValueError for any other one."""
     names = {path.name for path in directory.iterdir()}
-    card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
+    try:
+        card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{directory / _CARD}: byte {error.start} is not UTF-8; save the card as UTF-8") from None
     if card and set(_MODEL) <= names:
-        return HubUpload("model", _model_files(directory), card, _license(directory / _CARD), "")
+        return HubUpload("model", _model_files(directory), card, _license(directory / _CARD, card), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
-        return HubUpload("dataset", _corpus_files(directory), card, _license(directory / _CARD), "")
+        return HubUpload("dataset", _corpus_files(directory), card, _license(directory / _CARD, card), "")
     raise ValueError(
         f"{directory}: neither an exported model ({', '.join(_MODEL)}) nor a corpus of `korealbert export-corpus` "
         f"({_CARD}, data/*.parquet); name an artifact (export, balance) or such a directory"
@@ -108,15 +111,15 @@ def _data(card: str) -> Any:
     return ModelCard(card).data
 
 
-def _license(card: Path) -> str:
+def _license(path: Path, card: str) -> str:
     """Return the license in a card's metadata. Raises ValueError if the metadata cannot be read, or has no license."""
     try:
-        stated = _data(card.read_text("utf-8")).get("license")
+        stated = _data(card).get("license")
     except Exception as error:  # The YAML parser raises errors of its own, the hub's client TypeError, ValueError and KeyError.
         fault = " ".join(str(error).split())
-        raise ValueError(f"{card}: no metadata that can be read ({fault}); correct the YAML between its lines ---") from None
+        raise ValueError(f"{path}: no metadata that can be read ({fault}); correct the YAML between its lines ---") from None
     if stated is None:
-        raise ValueError(f"{card}, field 'license': missing; state the license in YAML between lines --- at its beginning")
+        raise ValueError(f"{path}, field 'license': missing; state the license in YAML between lines --- at its beginning")
     return str(stated)
 
 

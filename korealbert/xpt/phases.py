@@ -107,4 +107,4 @@ def frozen_names(initial: Artifact, freeze: Freeze) -> list[str]:
     return sorted(frozen)
 
 
-STAGE = Stage("xpt_phase", version=2, spec=PhaseSpec, run=run, check=pretrain.check_runtime, needs=("torch", "deepspeed"))
+STAGE = Stage("xpt_phase", version=3, spec=PhaseSpec, run=run, check=pretrain.check_runtime, needs=("torch", "deepspeed"))

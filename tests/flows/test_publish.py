@@ -41,7 +41,7 @@ def logged(*names: str) -> Iterator[list[str]]:
 
 
 def test_what_is_shown_of_other_stages_has_another_key() -> None:
-    labels = ("clean/news-a", "clean/news_a", "clean/News-a", "finetune/뉴스", "finetune/위키")
+    labels = ("clean/news/a", "clean/news-a", "clean/news_a", "clean/News-a", "finetune/뉴스", "finetune/위키")
     keys = [publish.key(label, "output") for label in labels]
     assert len({*keys}) == len(labels) and keys[0] == "clean-news-a-output"
     assert all(re.fullmatch("[a-z0-9-]+", key) for key in keys)

@@ -218,6 +218,22 @@ def test_a_collapse_that_scores_show_returns_to_what_scored_well(alone: Ranks, t
     assert (event["at_step"], event["step"]) == (12, 6), "the checkpoints of steps 8 and 10 are of the collapsed model"
 
 
+def test_each_of_several_collapses_that_scores_show_finds_its_checkpoint(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(0), steps=18)
+    judge, scored = Guard.after_scoring, list[int]()
+
+    def guesses_at_12_and_9(guard: Guard, accuracy: float | None, rows: int) -> str | None:
+        scored.append(run.state.step)
+        collapsed = (run.state.step, guard.state.rollbacks) in [(12, 0), (9, 1)]
+        return judge(guard, 0.5 if collapsed else 0.99, 200)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "after_scoring", guesses_at_12_and_9)
+        assert run.run()["rollbacks"] == 2
+    assert scored == [0, 3, 6, 9, 12, 9, 9, 12, 15, 18], "checkpoints are due at even steps, scores at each third"
+    assert [(event["at_step"], event["step"]) for event in lines(tmp_path, "guard")][-1] == (9, 8)
+
+
 def test_a_budget_that_ends_amid_a_return_to_the_start_leaves_no_untrained_model(alone: Ranks, tmp_path: Path) -> None:
     run = poisoned_run(alone, tmp_path, spoilt=range(8, 16), checkpoint_every=4, stop_after_seconds=1.0)
     run.clock = iter(range(0, 10_000, 10)).__next__

@@ -24,7 +24,7 @@ from korealbert.corpus.markup.layout import (
     remove_addresses,
 )
 from korealbert.corpus.markup.stray_particles import without_particles_after_marks
-from korealbert.corpus.markup.wikitext_brackets import LINES, PARAGRAPHS, Brackets, on_one_line
+from korealbert.corpus.markup.wikitext_brackets import LINE_TAGS, PARAGRAPH_TAGS, Brackets, on_one_line
 from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.superscripts import read_scripts, script_mark
 
@@ -173,8 +173,8 @@ _INLINE = """
 _TAGS = {
     **dict.fromkeys(_CONSTRUCT, ""),
     **dict.fromkeys(_INLINE.split(), ""),
-    **dict.fromkeys(LINES, _BREAK),
-    **dict.fromkeys(PARAGRAPHS, "\n\n"),
+    **dict.fromkeys(LINE_TAGS, _BREAK),
+    **dict.fromkeys(PARAGRAPH_TAGS, "\n\n"),
     **dict.fromkeys(("td", "th"), " "),
 }
 _TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)

@@ -35,13 +35,14 @@ _WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
 _PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?>(?:\|(?>(?:[^{}\[\]\n]++|\n(?!=))*))?))\}\}(?!\})")
 """A template without nested markup and headings; braces with a heading between them are not a pair."""
 _LINE = re.compile(r"[^\n]*\n\s*")
-PARAGRAPHS = ("p", "hr")
-LINES = (
+PARAGRAPH_TAGS = ("p", "hr")
+"""Names of tags that begin a paragraph."""
+LINE_TAGS = (
     *("br", "div", "center", "blockquote", "ul", "ol", "li", "dl", "dd", "dt", "h1", "h2", "h3", "h4", "h5", "h6"),
     *("table", "tbody", "thead", "tfoot", "tr", "caption", "poem", "section"),
 )
-"""Names of tags that begin a paragraph or a line."""
-_BREAK = re.compile(rf"\n|</?(?:{'|'.join((*LINES, *PARAGRAPHS))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)
+"""Names of tags that begin a line."""
+_BREAK = re.compile(rf"\n|</?(?:{'|'.join((*LINE_TAGS, *PARAGRAPH_TAGS))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 
 

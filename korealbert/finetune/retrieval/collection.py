@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from korealbert.artifact.files import files_of
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.containers import is_archive, member_of, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadLimits
 from korealbert.finetune.records import Record, json_lines
@@ -105,7 +105,7 @@ class _Files:
         for raw in open_files([self.path], "*", ReadLimits()):
             if isinstance(raw, Quarantined):
                 raise ValueError(f"{raw.file}: {raw.position}: {raw.reason}; {raw.remedy}")
-            yield raw.name.partition("::")[2].removeprefix("./")
+            yield member_of(self.path, raw.name).removeprefix("./")
 
     def named(self, wanted: str) -> BenchmarkFile:
         """Return the only file of this name, at any depth and compressed or not. Raises ValueError if there is not one."""

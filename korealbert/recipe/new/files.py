@@ -21,7 +21,7 @@ from korealbert.artifact.files import DIGESTS, entries_of
 from korealbert.corpus.readers.records import writable
 from korealbert.corpus.readers.spec import DUMP_PART, is_note
 from korealbert.corpus.readers.text import MARKDOWN_ENDINGS, PLAIN_ENDINGS, SUBTITLE_ENDINGS, is_subtitles
-from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, open_files
+from korealbert.documents.containers import MemberFilter, is_archive, is_hidden, member_of, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from korealbert.formatting import size as formatted
@@ -185,7 +185,7 @@ def _opened(file: Path) -> list[File]:
         return [whole]
     members, faults = list[File](), list[Quarantined]()
     for raw in islice(open_files([file], "*", ReadLimits()), _MAX_MEMBERS):
-        member = (raw.file if isinstance(raw, Quarantined) else raw.name).partition("::")[2]
+        member = member_of(file, raw.file if isinstance(raw, Quarantined) else raw.name)
         if isinstance(raw, Quarantined) and not (raw.reason == "packed_file" and is_archive(member)):
             faults.append(raw)
             continue
