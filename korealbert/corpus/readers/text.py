@@ -31,8 +31,9 @@ _STAND_INS = "".join(map(chr, range(0xFDD0, 0xFDF0)))
 """Noncharacters, as many as ``punctuation`` has marks."""
 _PROTECTED, _RESTORED = str.maketrans(punctuation, _STAND_INS), str.maketrans(_STAND_INS, punctuation)
 _MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+\"[^\"\n]*\")?\)")
+_MARKDOWN_RULE = "|".join(rf"(?:{mark}[ \t]*){{3,}}" for mark in (r"\*", "-", "_"))
 _MARKDOWN_LINE = re.compile(
-    r"^[ \t]*(?:([-*_])(?:[ \t]*+\1){2,}[ \t]*$|=+[ \t]*$|(?:(?:#{1,6}[ \t]|>|[-*+][ \t])[ \t]*+)+)", re.MULTILINE
+    rf"^[ \t]*(?:(?:{_MARKDOWN_RULE}|=+[ \t]*)$|(?:(?:#{{1,6}}[ \t]|>|[-*+][ \t])[ \t]*+)+)", re.MULTILINE
 )
 _MARKDOWN_TABLE_RULE = re.compile(r"^[ \t]*(?:\|[ \t]*)?:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+(?:\|[ \t]*)?$\n?", re.MULTILINE)
 _MARKDOWN_TABLE_ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
